@@ -1,16 +1,18 @@
-//! The speed of reading a response, in bytes of page per second, compared with two HTML parsers and with a bare
-//! multi-pattern scan.
+//! The speed of reading a response, in bytes of page per second, compared with two HTML parsers and
+//! with a bare multi-pattern scan.
 //!
-//! The parsers collect the facts behind a verdict, and are followed by a search for the markers of the shipped rules
-//! (see `pages/parsers.rs`). The detector stops when the verdict is clear, so a second measurement counts text to the
-//! end, as the parsers do. The table also has the parsers without the search, and a search alone. All run in one
-//! process and take turns, so a busy machine slows all alike. The number of pages that the parsers count alike is
-//! printed, as evidence that they do the same work.
+//! The parsers collect the facts behind a verdict, and are followed by a search for the markers of
+//! the shipped rules (see `pages/parsers.rs`). The detector stops when the verdict is clear, so a
+//! second measurement counts text to the end, as the parsers do. The table also has the parsers
+//! without the search, and a search alone. All run in one process and take turns, so a busy machine
+//! slows all alike. The number of pages that the parsers count alike is printed, as evidence that
+//! they do the same work.
 //!
-//! Pages: those of a blog, a shop, a newspaper, a wiki, an application rendered by its server and a forum, together and
-//! separately; the documentation that comes with Rust (skipped when it is not installed), its stubs, one page of 5 MB,
-//! and adversarial pages. `FETCHWISE_CORPUS` adds the pages of a corpus. Criterion's report comes first, then a table
-//! of the best times. For tiny pages, nanoseconds per page are more meaningful than GB/s.
+//! Pages: those of a blog, a shop, a newspaper, a wiki, an application rendered by its server and a
+//! forum, together and separately; the documentation that comes with Rust (skipped when it is not
+//! installed), its stubs, one page of 5 MB, and adversarial pages. `FETCHWISE_CORPUS` adds the
+//! pages of a corpus. Criterion's report comes first, then a table of the best times. For tiny
+//! pages, nanoseconds per page are more meaningful than GB/s.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "pages/mod.rs"]
@@ -40,8 +42,8 @@ const WHO: [&str; 7] = [
 /// The best time of each, in seconds per round over a set.
 type Best = [f64; WHO.len()];
 
-/// Pages that each parser counts like the detector, to five in a hundred characters or a hundred of them: the parsers
-/// do not separate blocks of text, and `lol_html` leaves entities unchanged.
+/// Pages that each parser counts like the detector, to five in a hundred characters or a hundred of
+/// them: the parsers do not separate blocks of text, and `lol_html` leaves entities unchanged.
 #[derive(Default)]
 struct Alike {
     pages: usize,
@@ -53,7 +55,9 @@ impl Alike {
     fn add(&mut self, page: &[u8], detector: &Detector) {
         let response = Page { status: 200, body: page, ..Page::default() };
         let wanted = detector.inspect(&response, &mut Scratch::default()).text_chars as usize;
-        let near = |facts: PageFacts| usize::from(facts.visible.chars.abs_diff(wanted) <= (wanted / 20).max(100));
+        let near = |facts: PageFacts| {
+            usize::from(facts.visible.chars.abs_diff(wanted) <= (wanted / 20).max(100))
+        };
         self.pages += 1;
         self.lol_html += near(with_lol_html(page));
         self.html5ever += near(with_html5ever(page));
@@ -99,7 +103,10 @@ fn bench(c: &mut Criterion) {
             Box::new(|| each(&|p| _ = black_box(all.early.find_iter(head(p)).count()))),
         ];
         let mut group = c.benchmark_group(name);
-        group.sample_size(10).warm_up_time(Duration::from_millis(50)).measurement_time(Duration::from_millis(300));
+        group
+            .sample_size(10)
+            .warm_up_time(Duration::from_millis(50))
+            .measurement_time(Duration::from_millis(300));
         group.throughput(Throughput::Bytes(bytes as u64));
         group.bench_function("detector", |b| b.iter(&runs[0]));
         group.finish();
@@ -130,8 +137,9 @@ fn bench(c: &mut Criterion) {
 }
 
 fn print(table: &[Line], alike: &Alike) {
-    let columns =
-        |of: &dyn Fn(usize) -> String| (0..WHO.len()).map(|who| format!("{:>22}", of(who))).collect::<String>();
+    let columns = |of: &dyn Fn(usize) -> String| {
+        (0..WHO.len()).map(|who| format!("{:>22}", of(who))).collect::<String>()
+    };
     println!(
         "\n{:<30}{:>7}{:>10}{:>12}  GB/s, and how many times as fast the detector is:",
         "pages", "number", "bytes each", "ns a page"
@@ -145,11 +153,17 @@ fn print(table: &[Line], alike: &Alike) {
     for line in table {
         let each = line.best[0] * 1e9 / line.pages as f64;
         let cells = columns(&|who| cell(speed(line, who), line.best[who] / line.best[0], who));
-        println!("{:<30}{:>7}{:>10}{each:>12.0}{cells}", line.name, line.pages, line.bytes / line.pages);
+        println!(
+            "{:<30}{:>7}{:>10}{each:>12.0}{cells}",
+            line.name,
+            line.pages,
+            line.bytes / line.pages
+        );
     }
     let lowest = |of: &dyn Fn(&Line) -> f64| table.iter().map(of).fold(f64::MAX, f64::min);
-    let worst =
-        columns(&|who| cell(lowest(&|line| speed(line, who)), lowest(&|line| line.best[who] / line.best[0]), who));
+    let worst = columns(&|who| {
+        cell(lowest(&|line| speed(line, who)), lowest(&|line| line.best[who] / line.best[0]), who)
+    });
     println!("{:<59}{worst}", "worst");
     println!(
         "\nOf {} pages that are not made to be slow, visible text is counted as the detector counts it (to 5 %, or 100 characters) in {} by lol_html, in {} by html5ever.",

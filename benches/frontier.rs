@@ -1,11 +1,11 @@
-//! A step of the scheduler of a crawl: the next link whose host is ready, and its end or its return, among many hosts
-//! and many more links.
+//! A step of the scheduler of a crawl: the next link whose host is ready, and its end or its
+//! return, among many hosts and many more links.
 //!
-//! A step must not depend on the number of links that wait. With a thousand hosts, all that a step touches fits into
-//! the caches of a processor, so its time shows what the algorithm costs. With a hundred thousand, each step meets a
-//! host that is in no cache, and reads and writes its queue at two further places: the first link of a long queue is far
-//! from its last one, and memory, not the algorithm, makes the difference. `lab/long_list.py` measures the memory of
-//! the whole program.
+//! A step must not depend on the number of links that wait. With a thousand hosts, all that a step
+//! touches fits into the caches of a processor, so its time shows what the algorithm costs. With a
+//! hundred thousand, each step meets a host that is in no cache, and reads and writes its queue at
+//! two further places: the first link of a long queue is far from its last one, and memory, not the
+//! algorithm, makes the difference. `lab/long_list.py` measures the memory of the whole program.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;
@@ -34,8 +34,8 @@ fn frontier(hosts: u64, links: u64) -> Frontier {
     frontier
 }
 
-/// A link starts and ends, and one more of its host comes in, so that the number of links stays the same. Every fourth
-/// one has to wait for its host instead.
+/// A link starts and ends, and one more of its host comes in, so that the number of links stays the
+/// same. Every fourth one has to wait for its host instead.
 fn step(frontier: &mut Frontier, number: u64) {
     let now = BEGIN.saturating_add(Duration::from_millis(number));
     let (host, link) = frontier.pop(black_box(now)).unwrap();

@@ -1,9 +1,9 @@
 //! Instruction counts: one small, constant piece of work per case.
 //!
-//! `.ci/instructions` (`make instructions`) runs each case under callgrind, which counts only [`measured`], and
-//! compares with `benches/instructions.txt`. Nothing here may depend on the clock, on random numbers or on the machine:
-//! times, URLs and pages are made from fixed numbers. Without a case, the cases are listed. `sites` is for counting
-//! memory with dhat.
+//! `.ci/instructions` (`make instructions`) runs each case under callgrind, which counts only
+//! [`measured`], and compares with `benches/instructions.txt`. Nothing here may depend on the
+//! clock, on random numbers or on the machine: times, URLs and pages are made from fixed numbers.
+//! Without a case, the cases are listed. `sites` is for counting memory with dhat.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fmt::Write;
@@ -43,7 +43,8 @@ const CASES: [(&str, fn()); 11] = [
 const COMPILE_RULES: &str = "compile_rules";
 
 fn main() {
-    let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let asked: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     for (name, run) in CASES {
         if asked.iter().any(|asked| asked == name) {
             run();
@@ -72,7 +73,8 @@ fn url(site: usize) -> Url {
 /// Returns a selector with evidence of [`DOMAINS`] domains, each by two fetchers.
 fn selector() -> Selector {
     let selector = Selector::builder().without_pace().around(NOW).build().unwrap();
-    let names: Vec<String> = selector.candidates().take(2).map(|(_, spec)| spec.name.to_string()).collect();
+    let names: Vec<String> =
+        selector.candidates().take(2).map(|(_, spec)| spec.name.to_string()).collect();
     for site in 0..DOMAINS {
         for name in &names {
             selector.observe(&Attempt::new(&url(site), name, NOW).unwrap().delivered());
@@ -86,7 +88,8 @@ fn jump(turn: usize, of: usize) -> usize {
     turn * 7919 % of
 }
 
-/// For counting bytes with dhat: builds a selector with its sites inside the counted function and keeps it to the end.
+/// For counting bytes with dhat: builds a selector with its sites inside the counted function and
+/// keeps it to the end.
 fn sites() {
     let mut kept = Vec::new();
     measured(&mut |turn| {
@@ -111,7 +114,12 @@ fn select_miss() {
 
 /// Returns a selector with so much evidence of [`DOMAINS`] domains that none is probed any more.
 fn learned() -> Selector {
-    let selector = Selector::builder().without_pace().around(NOW).clock(Arc::new(Clock::fixed(NOW))).build().unwrap();
+    let selector = Selector::builder()
+        .without_pace()
+        .around(NOW)
+        .clock(Arc::new(Clock::fixed(NOW)))
+        .build()
+        .unwrap();
     for site in 0..DOMAINS {
         let attempt = Attempt::new(&url(site), "direct_access", NOW).unwrap().delivered();
         (0..LEARNED).for_each(|_| selector.observe(&attempt));
@@ -138,7 +146,8 @@ fn visit_begin() {
 fn visit_next() {
     let (selector, urls) = (learned(), learned_urls());
     // One visit per turn of the warm-up, and one per counted turn.
-    let mut visits: Vec<_> = urls.iter().chain(&urls).map(|url| selector.visit(url).unwrap()).collect();
+    let mut visits: Vec<_> =
+        urls.iter().chain(&urls).map(|url| selector.visit(url).unwrap()).collect();
     let Step::Fetch(fetch) = visits[0].next() else { panic!("a learned host is asked at once") };
     assert_eq!(fetch.decision().source.name(), "learned");
     drop(fetch);
@@ -148,14 +157,16 @@ fn visit_next() {
 
 fn record() {
     let selector = selector();
-    let attempt = |turn| Attempt::new(&url(jump(turn, DOMAINS)), "direct_access", NOW).unwrap().delivered();
+    let attempt =
+        |turn| Attempt::new(&url(jump(turn, DOMAINS)), "direct_access", NOW).unwrap().delivered();
     let attempts: Vec<Attempt> = (0..TIMES).map(attempt).collect();
     twice(|turn| selector.observe(black_box(&attempts[turn])));
 }
 
 fn classify(body: &str, status: u16, blocked: bool) {
     let detector = Detector::new();
-    let headers = [Header::new("Content-Type", "text/html; charset=utf-8"), Header::new("Server", "nginx")];
+    let headers =
+        [Header::new("Content-Type", "text/html; charset=utf-8"), Header::new("Server", "nginx")];
     let page = Page { status, headers: &headers, body: body.as_bytes(), ..Page::default() };
     let mut scratch = Scratch::default();
     let verdict = detector.inspect(&page, &mut scratch);
@@ -163,8 +174,9 @@ fn classify(body: &str, status: u16, blocked: bool) {
     twice(|_| _ = black_box(detector.inspect(black_box(&page), &mut scratch)));
 }
 
-/// Every program that reads pages compiles the rules when it starts. The first call here also parses their TOML, and is
-/// not counted. Hash tables have random keys, which changes the count by less than a hundredth.
+/// Every program that reads pages compiles the rules when it starts. The first call here also
+/// parses their TOML, and is not counted. Hash tables have random keys, which changes the count by
+/// less than a hundredth.
 fn compile_rules() {
     let compile = || black_box(Detector::with_rules(black_box("")).unwrap());
     compile();
@@ -178,10 +190,12 @@ fn compile_rules() {
 /// Appends words in rotation, so that no two paragraphs are alike.
 fn words(from: usize, count: usize, out: &mut String) {
     const WORDS: [&str; 24] = [
-        "iterator", "returns", "the", "value", "of", "a", "slice", "when", "it", "borrows", "from", "another", "one",
-        "and", "panics", "if", "its", "length", "exceeds", "capacity", "in", "bytes", "unless", "reserved",
+        "iterator", "returns", "the", "value", "of", "a", "slice", "when", "it", "borrows", "from",
+        "another", "one", "and", "panics", "if", "its", "length", "exceeds", "capacity", "in",
+        "bytes", "unless", "reserved",
     ];
-    (0..count).for_each(|n| write!(out, "{} ", WORDS[(from * 5 + n * 7 + n / 5) % WORDS.len()]).unwrap());
+    (0..count)
+        .for_each(|n| write!(out, "{} ", WORDS[(from * 5 + n * 7 + n / 5) % WORDS.len()]).unwrap());
 }
 
 fn head(title: &str) -> String {
@@ -195,7 +209,9 @@ fn head(title: &str) -> String {
 }
 
 fn links(count: usize, out: &mut String) {
-    out.push_str("<nav class=\"sidebar\"><h2><a href=\"../index.html\">library</a></h2><ul class=\"block\">");
+    out.push_str(
+        "<nav class=\"sidebar\"><h2><a href=\"../index.html\">library</a></h2><ul class=\"block\">",
+    );
     for n in 0..count {
         let (module, item) = (n % 9, n * 3);
         write!(out, "<li><a href=\"../module{module}/item-{item}.html\" title=\"item {item}\">item_{item}</a></li>")
@@ -248,7 +264,13 @@ fn block() -> String {
          <noscript>Enable JavaScript and cookies to continue</noscript></div><script>(function(){window._cf_chl_opt={",
     );
     for n in 0..110u64 {
-        write!(page, "k{n}:'{:016x}{:08x}',", (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15), n * 2_654_435_761).unwrap();
+        write!(
+            page,
+            "k{n}:'{:016x}{:08x}',",
+            (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+            n * 2_654_435_761
+        )
+        .unwrap();
     }
     page + "};var s=document.createElement('script');s.src='/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1?ray=8c1f';\
             document.cookie='cf_chl_rc=1';document.getElementsByTagName('head')[0].appendChild(s);}());</script></body></html>"

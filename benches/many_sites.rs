@@ -1,7 +1,8 @@
-//! A crawler that knows many more sites than it keeps in memory: memory, disk, the time of a start, and decisions.
+//! A crawler that knows many more sites than it keeps in memory: memory, disk, the time of a start,
+//! and decisions.
 //!
-//! Each phase is a separate process, so that its memory is that of the phase. All are run with a tenth of the sites and
-//! with all of them; the last column goes on along the line through both.
+//! Each phase is a separate process, so that its memory is that of the phase. All are run with a
+//! tenth of the sites and with all of them; the last column goes on along the line through both.
 //!
 //!     cargo bench -p fetchwise-benches --bench many_sites -- 10000000 [FOLDER]
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -28,7 +29,9 @@ const DECISIONS: u64 = 20_000;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    if let Some((phase, [dir, sites])) = args.split_first().filter(|(phase, _)| PHASES.contains(&phase.as_str())) {
+    if let Some((phase, [dir, sites])) =
+        args.split_first().filter(|(phase, _)| PHASES.contains(&phase.as_str()))
+    {
         run(phase, Path::new(dir), sites.parse().unwrap());
         exit(0);
     }
@@ -70,8 +73,12 @@ fn measure(parent: &Path, sites: u64) -> BTreeMap<String, f64> {
 
 fn run(phase: &str, dir: &Path, sites: u64) {
     let begun = Instant::now();
-    let selector =
-        Selector::builder().max_keys((sites / IN_MEMORY) as usize).without_pace().journal(dir).build().unwrap();
+    let selector = Selector::builder()
+        .max_keys((sites / IN_MEMORY) as usize)
+        .without_pace()
+        .journal(dir)
+        .build()
+        .unwrap();
     if phase.contains("start") {
         println!("start, s={}", begun.elapsed().as_secs_f64());
         decide(&selector, begun, sites);
@@ -138,7 +145,13 @@ fn url(site: u64) -> Url {
 
 fn size(path: &Path) -> u64 {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    entries.map(|entry| if entry.path().is_dir() { size(&entry.path()) } else { on_disk(&entry.path()) }).sum()
+    entries
+        .map(
+            |entry| {
+                if entry.path().is_dir() { size(&entry.path()) } else { on_disk(&entry.path()) }
+            },
+        )
+        .sum()
 }
 
 #[cfg(unix)]
@@ -154,7 +167,9 @@ fn on_disk(file: &Path) -> u64 {
 /// Returns a line of this process's status, in megabytes; not a number where there is none.
 fn memory(line: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let value = status.lines().find_map(|of| of.strip_prefix(line)?.split_whitespace().nth(1)?.parse::<f64>().ok());
+    let value = status
+        .lines()
+        .find_map(|of| of.strip_prefix(line)?.split_whitespace().nth(1)?.parse::<f64>().ok());
     value.map_or(f64::NAN, |kib| kib * 1024.0 / 1e6)
 }
 

@@ -1,10 +1,10 @@
-//! A permit and its response among many hosts, in an order that no prefetcher guesses, compared with the admission of a
-//! keyed limiter.
+//! A permit and its response among many hosts, in an order that no prefetcher guesses, compared
+//! with the admission of a keyed limiter.
 //!
-//! Names have just been looked up, like those of URLs in a crawler, so that the measurement does not include fetching
-//! them from memory. *Asked* hosts come again within the hour, *cold* ones later. `governor` is the limiter of most
-//! Rust servers. It counts against a fixed quota and learns nothing, so its time is a lower bound for a check of one of
-//! a million hosts.
+//! Names have just been looked up, like those of URLs in a crawler, so that the measurement does
+//! not include fetching them from memory. *Asked* hosts come again within the hour, *cold* ones
+//! later. `governor` is the limiter of most Rust servers. It counts against a fixed quota and
+//! learns nothing, so its time is a lower bound for a check of one of a million hosts.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;
@@ -52,17 +52,23 @@ fn ask(pace: &Pace, host: &str, answer: &Response, at: i64) {
     // A caller that has parsed the URL knows the registrable domain.
     let scope = Scope { host, site: host, address: None };
     match pace.admit(black_box(scope), Cost::Plain, Timestamp::from_millis(at)) {
-        Admit::Go(permit) => drop(black_box(pace.record_response(permit, answer, Timestamp::from_millis(at + 200)))),
+        Admit::Go(permit) => {
+            drop(black_box(pace.record_response(permit, answer, Timestamp::from_millis(at + 200))))
+        }
         other => panic!("{host} has to wait: {other:?}"),
     }
 }
 
 fn admit_and_done(c: &mut Criterion) {
-    let answer = Response { latency: Some(Duration::from_millis(200)), ..Response::new(Signal::Content, fetcher()) };
+    let answer = Response {
+        latency: Some(Duration::from_millis(200)),
+        ..Response::new(Signal::Content, fetcher())
+    };
     let mut group = c.benchmark_group("pace, admit and done");
     for (kind, around) in [("asked", AROUND_MS), ("cold", COLD_AROUND_MS)] {
         for count in COUNTS {
-            let (pace, mut turns, mut now) = (Pace::new(PaceSettings::default()), Turns::new(count), BEGIN);
+            let (pace, mut turns, mut now) =
+                (Pace::new(PaceSettings::default()), Turns::new(count), BEGIN);
             turns.names.iter().for_each(|name| ask(&pace, name, &answer, BEGIN));
             now += AROUND_MS;
             let step = around / count as i64 + 1;

@@ -1,5 +1,5 @@
-//! One page fetched over loopback with keep-alive, for development: by the fetcher alone, by the pipeline with evidence
-//! of the site, and by its probe.
+//! One page fetched over loopback with keep-alive, for development: by the fetcher alone, by the
+//! pipeline with evidence of the site, and by its probe.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod loopback;
@@ -24,8 +24,14 @@ fn http() -> HttpFetcher {
 }
 
 fn pipeline(settings: Settings) -> Pipeline {
-    let selector = Selector::builder().without_pace().fetcher(FetcherSpec::by_name("direct_access")).settings(settings);
-    Pipeline::builder(Arc::new(selector.build().unwrap())).fetcher(Arc::new(http())).build().unwrap()
+    let selector = Selector::builder()
+        .without_pace()
+        .fetcher(FetcherSpec::by_name("direct_access"))
+        .settings(settings);
+    Pipeline::builder(Arc::new(selector.build().unwrap()))
+        .fetcher(Arc::new(http()))
+        .build()
+        .unwrap()
 }
 
 fn fetch(c: &mut Criterion) {
@@ -33,7 +39,8 @@ fn fetch(c: &mut Criterion) {
     std::thread::spawn(move || loopback::run(|port| tell.send(port).unwrap()));
     let url = format!("http://{}:{}/section1/page-1", loopback::address(0), port.recv().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut group = c.benchmark_group(format!("a page of {} B over loopback", loopback::PAGE_BYTES));
+    let mut group =
+        c.benchmark_group(format!("a page of {} B over loopback", loopback::PAGE_BYTES));
     group.measurement_time(Duration::from_secs(3)).sample_size(30);
 
     let (fetcher, parsed, limits) = (http(), Url::parse(&url).unwrap(), Limits::default());
@@ -45,9 +52,10 @@ fn fetch(c: &mut Criterion) {
     });
     // Never confident, so that each fetch is a probe.
     let probing = Settings { min_sample: f64::MAX, ..Settings::default() };
-    for (name, settings, source) in
-        [("pipeline, learned", Settings::default(), Source::Learned), ("pipeline, probe", probing, Source::Probe)]
-    {
+    for (name, settings, source) in [
+        ("pipeline, learned", Settings::default(), Source::Learned),
+        ("pipeline, probe", probing, Source::Probe),
+    ] {
         let pipeline = pipeline(settings);
         (0..20).for_each(|_| drop(runtime.block_on(pipeline.fetch(&Link::new(&url)))));
         group.bench_function(name, |b| {

@@ -14,15 +14,23 @@ use url::Url;
 const ATTEMPTS: usize = 1_000;
 
 fn attempts(now: Timestamp) -> Vec<Attempt> {
-    let url = |n: usize| Url::parse(&format!("https://www.site{n}.org/section{}/page-{n}", n % 7)).unwrap();
-    (0..ATTEMPTS).map(|n| Attempt::new(&url(n), "direct_access", now).unwrap().delivered()).collect()
+    let url = |n: usize| {
+        Url::parse(&format!("https://www.site{n}.org/section{}/page-{n}", n % 7)).unwrap()
+    };
+    (0..ATTEMPTS)
+        .map(|n| Attempt::new(&url(n), "direct_access", now).unwrap().delivered())
+        .collect()
 }
 
 /// A thousand at a time, until all are acknowledged.
 fn record(c: &mut Criterion) {
-    let (selector, attempts) = (Selector::builder().without_pace().build().unwrap(), attempts(Timestamp::now()));
+    let (selector, attempts) =
+        (Selector::builder().without_pace().build().unwrap(), attempts(Timestamp::now()));
     let mut group = c.benchmark_group("record");
-    group.throughput(Throughput::Elements(ATTEMPTS as u64)).measurement_time(Duration::from_secs(3)).sample_size(30);
+    group
+        .throughput(Throughput::Elements(ATTEMPTS as u64))
+        .measurement_time(Duration::from_secs(3))
+        .sample_size(30);
     group.bench_function("memory only", |b| {
         b.iter(|| attempts.iter().for_each(|attempt| selector.observe(black_box(attempt))));
     });

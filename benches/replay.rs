@@ -1,5 +1,6 @@
-//! Starts, for development: a log read with checksums only, inspected, replayed, and from a snapshot; and the costs of
-//! a snapshot and a compaction. `make bench-report` measures the same for more sizes, per core and against targets.
+//! Starts, for development: a log read with checksums only, inspected, replayed, and from a
+//! snapshot; and the costs of a snapshot and a compaction. `make bench-report` measures the same
+//! for more sizes, per core and against targets.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;
@@ -26,17 +27,26 @@ fn selector() -> Selector {
 
 /// The attempts cover the last 150 days, so that a compaction drops some.
 fn attempt(n: u64, now: Timestamp) -> Attempt {
-    let text = format!("https://www.site{}.org/section{}/page-{n}.html", n.wrapping_mul(0x9E37_79B9) % DOMAINS, n % 3);
+    let text = format!(
+        "https://www.site{}.org/section{}/page-{n}.html",
+        n.wrapping_mul(0x9E37_79B9) % DOMAINS,
+        n % 3
+    );
     let age = n % 150 * 86_400_000;
     let at = Timestamp::from_millis(now.as_millis() - age as i64);
     let fetcher = if n.is_multiple_of(3) { "playwright" } else { "direct_access" };
     let attempt = Attempt::new(&url::Url::parse(&text).unwrap(), fetcher, at).unwrap();
-    if n.is_multiple_of(9) { attempt.failed(ErrorKind::BlockedCaptcha) } else { attempt.delivered() }
+    if n.is_multiple_of(9) {
+        attempt.failed(ErrorKind::BlockedCaptcha)
+    } else {
+        attempt.delivered()
+    }
 }
 
 fn written(now: Timestamp) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
+    let (journal, _) =
+        Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
     for n in 0..ATTEMPTS {
         journal.append_attempt(&attempt(n, now)).unwrap();
     }
@@ -67,7 +77,10 @@ fn starts(c: &mut Criterion) {
         selector
     };
     let mut group = c.benchmark_group("start");
-    group.throughput(Throughput::Elements(ATTEMPTS)).measurement_time(Duration::from_secs(3)).sample_size(10);
+    group
+        .throughput(Throughput::Elements(ATTEMPTS))
+        .measurement_time(Duration::from_secs(3))
+        .sample_size(10);
     group.bench_function("checksums only", |b| {
         b.iter(|| {
             let reader = Reader::open(dir).unwrap();
@@ -88,7 +101,10 @@ fn maintenance(c: &mut Criterion) {
     let now = Timestamp::now();
     let log = written(now);
     let mut group = c.benchmark_group("maintenance");
-    group.throughput(Throughput::Elements(ATTEMPTS)).measurement_time(Duration::from_secs(3)).sample_size(10);
+    group
+        .throughput(Throughput::Elements(ATTEMPTS))
+        .measurement_time(Duration::from_secs(3))
+        .sample_size(10);
     let fresh = || copy_of(log.path());
     group.bench_function("snapshot", |b| {
         b.iter_batched_ref(fresh, |dir| take_snapshot(dir.path(), now), BatchSize::PerIteration);
@@ -98,7 +114,9 @@ fn maintenance(c: &mut Criterion) {
             fresh,
             |dir| {
                 let compact = CompactOptions::default();
-                let done = maintenance::compact(dir.path(), &selector(), &compact, now, &mut |_, _| {}).unwrap();
+                let done =
+                    maintenance::compact(dir.path(), &selector(), &compact, now, &mut |_, _| {})
+                        .unwrap();
                 assert!(done.attempts.1 < done.attempts.0);
             },
             BatchSize::PerIteration,

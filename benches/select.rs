@@ -1,8 +1,8 @@
-//! One decision, for development: URLs just parsed or as text, known or not, with more heuristics and more fetchers,
-//! and while another thread records.
+//! One decision, for development: URLs just parsed or as text, known or not, with more heuristics
+//! and more fetchers, and while another thread records.
 //!
-//! The lower bound is the parse of the URL. `make bench-report` measures the same with percentiles, compared with
-//! alternatives.
+//! The lower bound is the parse of the URL. `make bench-report` measures the same with percentiles,
+//! compared with alternatives.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;
@@ -20,9 +20,11 @@ fn text(n: usize) -> String {
 }
 
 fn warm(selector: Selector, domains: usize, fetchers: usize, now: Timestamp) -> Selector {
-    let names: Vec<String> = selector.candidates().take(fetchers).map(|(_, spec)| spec.name.to_string()).collect();
+    let names: Vec<String> =
+        selector.candidates().take(fetchers).map(|(_, spec)| spec.name.to_string()).collect();
     for n in 0..domains {
-        let mut attempt = Attempt::new(&Url::parse(&text(n)).unwrap(), "", now).unwrap().delivered();
+        let mut attempt =
+            Attempt::new(&Url::parse(&text(n)).unwrap(), "", now).unwrap().delivered();
         for name in &names {
             attempt.fetcher.clone_from(name);
             selector.observe(&attempt);
@@ -37,7 +39,10 @@ fn shipped() -> Selector {
 
 fn with_fetchers(count: usize) -> Selector {
     let specs = (0..count).map(|n| FetcherSpec::new(&format!("fetcher_{n}"), Class::Unknown));
-    specs.fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec)).build().unwrap()
+    specs
+        .fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec))
+        .build()
+        .unwrap()
 }
 
 fn by_domains(c: &mut Criterion) {
@@ -45,7 +50,8 @@ fn by_domains(c: &mut Criterion) {
     let mut group = c.benchmark_group("select");
     for domains in [1_000, 100_000, 1_000_000] {
         let selector = warm(shipped(), domains, 2, now);
-        // Every domain in turn, in an order that no prefetcher guesses. The URL has just been parsed, as in a crawler.
+        // Every domain in turn, in an order that no prefetcher guesses. The URL has just been
+        // parsed, as in a crawler.
         let mut next = 0;
         let mut turn = || {
             next = (next + 7919) % domains;
@@ -61,7 +67,12 @@ fn by_domains(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new("hit, from text", domains), |b| {
             b.iter_batched_ref(
                 &mut turn,
-                |text| selector.select(&Url::parse(black_box(text)).unwrap(), &SelectContext::first_attempt(now)),
+                |text| {
+                    selector.select(
+                        &Url::parse(black_box(text)).unwrap(),
+                        &SelectContext::first_attempt(now),
+                    )
+                },
                 BatchSize::NumIterations(64),
             );
         });
@@ -72,7 +83,11 @@ fn by_domains(c: &mut Criterion) {
                 || (0..16).map(|_| Url::parse(&turn()).unwrap()).collect::<Vec<Url>>(),
                 |urls| {
                     decisions.clear();
-                    selector.select_many(black_box(urls), &SelectContext::first_attempt(now), &mut decisions);
+                    selector.select_many(
+                        black_box(urls),
+                        &SelectContext::first_attempt(now),
+                        &mut decisions,
+                    );
                 },
                 BatchSize::NumIterations(64),
             );
@@ -121,7 +136,9 @@ fn mixed(c: &mut Criterion) {
     let now = Timestamp::now();
     let selector = warm(shipped(), DOMAINS, 2, now);
     let attempts: Vec<Attempt> = (0..DOMAINS)
-        .map(|n| Attempt::new(&Url::parse(&text(n)).unwrap(), "direct_access", now).unwrap().delivered())
+        .map(|n| {
+            Attempt::new(&Url::parse(&text(n)).unwrap(), "direct_access", now).unwrap().delivered()
+        })
         .collect();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,10 +1,13 @@
-//! Signing a request, for development: in both forms, and with a component that the server asks for.
+//! Signing a request, for development: in both forms, and with a component that the server asks
+//! for.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use fetchwise::identity::{Agent, Form, FormSetting, KeySource, SignatureRequest, Signer, SigningKey, ToSign};
+use fetchwise::identity::{
+    Agent, Form, FormSetting, KeySource, SignatureRequest, Signer, SigningKey, ToSign,
+};
 use fetchwise::time::Timestamp;
 use url::Url;
 
@@ -20,7 +23,9 @@ fn sign(c: &mut Criterion) {
         ("as asked", Form::Dictionary, Some(&wanted)),
     ] {
         let (_, pem) = SigningKey::generate().unwrap();
-        let signer = Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), now).unwrap();
+        let signer =
+            Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), now)
+                .unwrap();
         let signer = signer.form(FormSetting::Always(form));
         let request = ToSign { wanted, ..ToSign::get(&url) };
         group.bench_function(name, |b| b.iter(|| signer.sign(black_box(&request), now).unwrap()));

@@ -1,7 +1,9 @@
-//! A new entry in the tables that bound memory: half full, and after ten times as many entries as they keep.
+//! A new entry in the tables that bound memory: half full, and after ten times as many entries as
+//! they keep.
 //!
-//! The two must cost the same: a table that looks at all it has for each new entry slows a crawl down as soon as it is
-//! full. Files of packages that have no such types in public are compiled here as they are.
+//! The two must cost the same: a table that looks at all it has for each new entry slows a crawl
+//! down as soon as it is full. Files of packages that have no such types in public are compiled
+//! here as they are.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -32,7 +34,13 @@ fn attempt(site: usize) -> Attempt {
 }
 
 /// Measures a quarter of the entries that a table keeps.
-fn fill<T>(c: &mut Criterion, name: &str, most: usize, make: impl Fn() -> T, add: impl Fn(&mut T, usize)) {
+fn fill<T>(
+    c: &mut Criterion,
+    name: &str,
+    most: usize,
+    make: impl Fn() -> T,
+    add: impl Fn(&mut T, usize),
+) {
     let mut group = c.benchmark_group("new entries");
     group.sample_size(10).throughput(Throughput::Elements(most as u64 / 4));
     for (state, before) in [("half full", most / 2), ("ten times over", 10 * most)] {
@@ -57,11 +65,19 @@ fn tables(c: &mut Criterion) {
     fill(c, "evidence", 20_000, bounded, |selector, site| selector.observe(&attempt(site)));
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
-    let on_disk = || Selector::builder().around(NOW).max_keys(20_000).keep_evicted(&journal).build().unwrap();
-    fill(c, "evidence that goes to disk", 20_000, on_disk, |selector, site| selector.observe(&attempt(site)));
-    fill(c, "time series", 20_000, Series::default, |series, site| series.observe(&attempt(site), NOW));
+    let on_disk =
+        || Selector::builder().around(NOW).max_keys(20_000).keep_evicted(&journal).build().unwrap();
+    fill(c, "evidence that goes to disk", 20_000, on_disk, |selector, site| {
+        selector.observe(&attempt(site))
+    });
+    fill(c, "time series", 20_000, Series::default, |series, site| {
+        series.observe(&attempt(site), NOW)
+    });
     fill(c, "repeated pages", 10_000, RepeatedPages::default, |pages, site| {
-        pages.record(&format!("site{site}.example"), PageSighting { link: 1, fetcher: 0, simhash: Some(7) });
+        pages.record(
+            &format!("site{site}.example"),
+            PageSighting { link: 1, fetcher: 0, simhash: Some(7) },
+        );
     });
     fill(c, "signature rejections", 10_000, SignatureRejections::default, |hosts, site| {
         hosts.add(&format!("site{site}.example"));

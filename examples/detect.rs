@@ -5,7 +5,8 @@
 use fetchwise::detect::Detector;
 
 fn main() {
-    let article = format!("<title>Notes</title><article>{}</article>", "<p>Some words to read. ".repeat(40));
+    let article =
+        format!("<title>Notes</title><article>{}</article>", "<p>Some words to read. ".repeat(40));
     let pages: [(&str, u16, &str); 6] = [
         ("an article", 200, &article),
         (
@@ -14,7 +15,11 @@ fn main() {
             "<title>Just a moment...</title><script src=\"/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1\"></script>",
         ),
         ("a refusal", 403, "<title>403 Forbidden</title><h1>Forbidden</h1>"),
-        ("a React app's shell", 200, "<div id=\"root\"></div><script src=\"/static/js/main.2f1b.chunk.js\"></script>"),
+        (
+            "a React app's shell",
+            200,
+            "<div id=\"root\"></div><script src=\"/static/js/main.2f1b.chunk.js\"></script>",
+        ),
         (
             "a redirect written in HTML",
             200,

@@ -1,6 +1,6 @@
-//! The pipeline: fetchwise decides, fetches, judges, retries, pauses and records on its own. It crawls small sites on
-//! this machine that behave differently. It keeps a pace: each new host gets two requests per second, then as many as its
-//! responses allow.
+//! The pipeline: fetchwise decides, fetches, judges, retries, pauses and records on its own. It
+//! crawls small sites on this machine that behave differently. It keeps a pace: each new host gets
+//! two requests per second, then as many as its responses allow.
 //!
 //! `cargo run --example pipeline --features pipeline`
 
@@ -28,9 +28,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Private addresses are refused unless they are opened.
     let mut guard = AddressGuard::default();
     guard.allow_network(parse_network("127.0.0.0/8")?);
-    // The sites' captcha lets a certain user agent pass, so a second plain fetcher can stand for a stealthy browser.
+    // The sites' captcha lets a certain user agent pass, so a second plain fetcher can stand for a
+    // stealthy browser.
     let plain = HttpFetcher::builder().guard(guard.clone()).build()?;
-    let stealth = HttpFetcher::builder().name("playwright_stealth").guard(guard).user_agent("stealth").build()?;
+    let stealth = HttpFetcher::builder()
+        .name("playwright_stealth")
+        .guard(guard)
+        .user_agent("stealth")
+        .build()?;
     let selector = Selector::builder()
         .fetcher(FetcherSpec::by_name("direct_access"))
         .fetcher(FetcherSpec::by_name("playwright_stealth"))
@@ -44,7 +49,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     for round in 1..=4 {
         for host in hosts {
-            let report = pipeline.fetch(&Link::new(origin.url(host, &format!("/page/{round}")))).await;
+            let report =
+                pipeline.fetch(&Link::new(origin.url(host, &format!("/page/{round}")))).await;
             let source = report.source.map_or_else(String::new, |source| source.to_string());
             let how = match report.success {
                 true => format!("{} bytes by {}", report.bytes, report.fetcher.unwrap_or_default()),

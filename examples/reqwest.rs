@@ -1,12 +1,13 @@
-//! A program that fetches with `reqwest`. It keeps its clients, cookies and proxies, and lets the visit choose between
-//! the clients. Two clients stand for a cheap and an expensive one; a browser or an unlocking service would be a third
-//! arm of `ask`. The visits keep a pace: each new host gets two requests per second, then as many as its responses allow.
+//! A program that fetches with `reqwest`. It keeps its clients, cookies and proxies, and lets the
+//! visit choose between the clients. Two clients stand for a cheap and an expensive one; a browser
+//! or an unlocking service would be a third arm of `ask`. The visits keep a pace: each new host
+//! gets two requests per second, then as many as its responses allow.
 //!
 //! `cargo run --example reqwest --features pipeline`
 //!
-//! This is not a middleware of `reqwest` or `tower`. A middleware wraps one client and sees one request after the
-//! other; here the choice is which client makes the next request. So the visit stands outside, and a client keeps its
-//! middleware.
+//! This is not a middleware of `reqwest` or `tower`. A middleware wraps one client and sees one
+//! request after the other; here the choice is which client makes the next request. So the visit
+//! stands outside, and a client keeps its middleware.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +42,12 @@ struct Delivered {
 
 impl Fetchwise {
     fn new() -> Result<Self, Box<dyn std::error::Error>> {
-        let stealth = FetcherSpec { renders: false, ..FetcherSpec::stealth("stealth_http").cost(3.0) };
-        let selector = Selector::builder().fetcher(FetcherSpec::by_name("direct_access")).fetcher(stealth).build()?;
+        let stealth =
+            FetcherSpec { renders: false, ..FetcherSpec::stealth("stealth_http").cost(3.0) };
+        let selector = Selector::builder()
+            .fetcher(FetcherSpec::by_name("direct_access"))
+            .fetcher(stealth)
+            .build()?;
         Ok(Self {
             selector: Arc::new(selector),
             detector: Detector::new(),
@@ -54,7 +59,8 @@ impl Fetchwise {
 
     /// Replaces `client.get(url).send()`.
     async fn get(&self, url: &Url) -> Result<Delivered, String> {
-        let mut visit = Visit::new(Arc::clone(&self.selector), url.clone()).map_err(|error| error.to_string())?;
+        let mut visit = Visit::new(Arc::clone(&self.selector), url.clone())
+            .map_err(|error| error.to_string())?;
         let mut page = Err(String::new());
         loop {
             match visit.next() {
@@ -70,7 +76,9 @@ impl Fetchwise {
                             body: &delivered.body,
                         }),
                         Err(error) if error.is_timeout() => Outcome::Timeout.into(),
-                        Err(error) => FetchResult::from(Outcome::Network).with_message(error.to_string()),
+                        Err(error) => {
+                            FetchResult::from(Outcome::Network).with_message(error.to_string())
+                        }
                     };
                     page = response.map_err(|error| error.to_string());
                     visit.report(fetch, answer);
@@ -86,11 +94,22 @@ impl Fetchwise {
         }
     }
 
-    async fn ask(&self, fetcher: &str, url: &Url, deadline: Duration) -> reqwest::Result<Delivered> {
+    async fn ask(
+        &self,
+        fetcher: &str,
+        url: &Url,
+        deadline: Duration,
+    ) -> reqwest::Result<Delivered> {
         let client = if fetcher == "stealth_http" { &self.stealth } else { &self.plain };
         let mut response = client.get(url.clone()).timeout(deadline).send().await?;
-        let text = |value: &reqwest::header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let headers = response.headers().iter().map(|(name, value)| Header::new(name.as_str(), text(value))).collect();
+        let text = |value: &reqwest::header::HeaderValue| {
+            String::from_utf8_lossy(value.as_bytes()).into_owned()
+        };
+        let headers = response
+            .headers()
+            .iter()
+            .map(|(name, value)| Header::new(name.as_str(), text(value)))
+            .collect();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await? {
             body.extend_from_slice(&chunk);
@@ -99,7 +118,12 @@ impl Fetchwise {
                 break;
             }
         }
-        Ok(Delivered { url: response.url().clone(), status: response.status().as_u16(), headers, body })
+        Ok(Delivered {
+            url: response.url().clone(),
+            status: response.status().as_u16(),
+            headers,
+            body,
+        })
     }
 }
 
@@ -107,7 +131,11 @@ impl Fetchwise {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // If reqwest is built with TLS but without a provider, the program names one.
     let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
-    let sites = [("127.0.0.2", Site::Static), ("127.0.0.3", Site::captcha(403)), ("127.0.0.4", Site::FORBIDDEN)];
+    let sites = [
+        ("127.0.0.2", Site::Static),
+        ("127.0.0.3", Site::captcha(403)),
+        ("127.0.0.4", Site::FORBIDDEN),
+    ];
     let hosts = sites.clone().map(|(host, _)| host);
     let origin = Origin::start(sites)?;
     let fetchwise = Fetchwise::new()?;

@@ -24,13 +24,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let fetcher = selector.fetcher_name(take.fetcher);
             println!("{url}  {fetcher}  {} (confidence {:.2})", take.source, take.confidence);
             let mut attempt = Attempt::new(&url, fetcher, Timestamp::date())?;
-            // A crawler learns this by fetching. Label and propensity make the log useful for later analysis.
+            // A crawler learns this by fetching. Label and propensity make the log useful for later
+            // analysis.
             attempt.source = Some(take.source.name().into());
             attempt.propensity = Some(take.propensity);
             attempt.try_no = situation.attempts + 1;
             attempt.hint = situation.hint;
             let delivered = fetcher == "playwright";
-            let attempt = if delivered { attempt.delivered() } else { attempt.failed(ErrorKind::WrongTool) };
+            let attempt =
+                if delivered { attempt.delivered() } else { attempt.failed(ErrorKind::WrongTool) };
             selector.record(attempt, now)?;
             if delivered {
                 break;

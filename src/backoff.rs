@@ -1,7 +1,7 @@
 //! Backoff of links, hosts and circuit breakers, as plain structs and pure functions.
 //!
-//! The owner of the state (the pipeline, or a crawler with its own link table) passes it in by value and stores the
-//! result.
+//! The owner of the state (the pipeline, or a crawler with its own link table) passes it in by
+//! value and stores the result.
 //!
 //! Must not know: clocks, locks.
 
@@ -27,7 +27,8 @@ pub struct BackoffSettings {
     pub limited_base: Duration,
     /// Longest `Retry-After` that is accepted; longer ones are cut.
     pub max_retry_after: Duration,
-    /// Number of blocked links of a host within [`BackoffSettings::host_block_window`] that pauses the host.
+    /// Number of blocked links of a host within [`BackoffSettings::host_block_window`] that pauses
+    /// the host.
     pub host_block_threshold: u32,
     /// Window of [`BackoffSettings::host_block_threshold`].
     pub host_block_window: Duration,
@@ -86,8 +87,8 @@ pub enum FetchEnd {
     Queued,
     /// It ended in a way that neither another fetcher nor a pause can fix: no pause.
     Neutral,
-    /// The site asks for a price or declines the crawler, or the crawl's policy leaves the link: it is left for
-    /// [`LEFT_FOR`], and its risk does not rise.
+    /// The site asks for a price or declines the crawler, or the crawl's policy leaves the link: it
+    /// is left for [`LEFT_FOR`], and its risk does not rise.
     Left,
 }
 
@@ -97,15 +98,20 @@ impl LinkState {
         self.paused_until.filter(|until| *until > now)
     }
 
-    /// Returns the state with all its times moved by `ms`: a sink keeps dates, and a selector has times.
+    /// Returns the state with all its times moved by `ms`: a sink keeps dates, and a selector has
+    /// times.
     #[must_use]
     pub fn moved_by(self, ms: i64) -> Self {
         let moved = |at: Option<Timestamp>| at.map(|at| at.moved_by(ms));
-        Self { paused_until: moved(self.paused_until), last_attempt_at: moved(self.last_attempt_at), ..self }
+        Self {
+            paused_until: moved(self.paused_until),
+            last_attempt_at: moved(self.last_attempt_at),
+            ..self
+        }
     }
 
-    /// Returns the state after a fetch that ended at `now`. The pause is computed before the level rises, so that the
-    /// first block pauses for the base.
+    /// Returns the state after a fetch that ended at `now`. The pause is computed before the level
+    /// rises, so that the first block pauses for the base.
     ///
     /// ```
     /// use fetchwise::backoff::{BackoffSettings, FetchEnd, LinkState};
@@ -129,13 +135,19 @@ impl LinkState {
         now: Timestamp,
     ) -> Self {
         let base = match end {
-            FetchEnd::Delivered => return Self { paused_until: None, risk_level: 0, hint: None, ..self },
+            FetchEnd::Delivered => {
+                return Self { paused_until: None, risk_level: 0, hint: None, ..self };
+            }
             FetchEnd::Neutral => return self,
             FetchEnd::Left => {
-                return Self { paused_until: self.paused_until.max(Some(now.saturating_add(LEFT_FOR))), ..self };
+                return Self {
+                    paused_until: self.paused_until.max(Some(now.saturating_add(LEFT_FOR))),
+                    ..self
+                };
             }
             FetchEnd::Limited => {
-                let pause = retry_after.map(|asked| now.saturating_add(asked.min(settings.max_retry_after)));
+                let pause = retry_after
+                    .map(|asked| now.saturating_add(asked.min(settings.max_retry_after)));
                 return Self { paused_until: pause.or(self.paused_until), ..self };
             }
             FetchEnd::Blocked => settings.blocked_base,
@@ -157,7 +169,8 @@ pub fn pause(base: Duration, risk_level: u8) -> Duration {
 }
 
 impl BackoffSettings {
-    /// Returns how long a breaker is open after the last of `blocks` consecutive blocks; zero while it is closed.
+    /// Returns how long a breaker is open after the last of `blocks` consecutive blocks; zero while
+    /// it is closed.
     pub fn breaker_pause(&self, blocks: u8) -> Duration {
         match blocks.checked_sub(self.breaker_blocks) {
             None => Duration::ZERO,
@@ -167,8 +180,8 @@ impl BackoffSettings {
     }
 }
 
-/// Parses a `Retry-After` value: a number of seconds, or an HTTP date. Returns `None` for anything else, and for a date
-/// in the past. `now` is a date too ([`Timestamp::date`]).
+/// Parses a `Retry-After` value: a number of seconds, or an HTTP date. Returns `None` for anything
+/// else, and for a date in the past. `now` is a date too ([`Timestamp::date`]).
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -197,7 +210,10 @@ mod tests {
     #[test]
     fn neutral_ends_change_nothing() {
         let link = LinkState { risk_level: 2, ..LinkState::default() };
-        assert_eq!(link.after(FetchEnd::Neutral, None, &BackoffSettings::default(), Timestamp::default()), link);
+        assert_eq!(
+            link.after(FetchEnd::Neutral, None, &BackoffSettings::default(), Timestamp::default()),
+            link
+        );
     }
 
     #[test]
@@ -227,7 +243,8 @@ mod tests {
     #[test]
     fn a_breaker_opens_at_the_third_block_and_closes_within_a_day() {
         let settings = BackoffSettings::default();
-        let minutes = [0, 2, 3, 4, 5, 200].map(|blocks| settings.breaker_pause(blocks).as_secs() / 60);
+        let minutes =
+            [0, 2, 3, 4, 5, 200].map(|blocks| settings.breaker_pause(blocks).as_secs() / 60);
         assert_eq!(minutes, [0, 0, 10, 20, 40, 1440]);
     }
 
@@ -235,7 +252,10 @@ mod tests {
     fn retry_after_reads_seconds_and_dates() {
         let now = Timestamp::from_millis(1_445_412_000_000); // 2015-10-21 07:20:00 UTC
         assert_eq!(retry_after(" 120 ", now), Some(Duration::from_secs(120)));
-        assert_eq!(retry_after("Wed, 21 Oct 2015 07:28:00 GMT", now), Some(Duration::from_secs(480)));
+        assert_eq!(
+            retry_after("Wed, 21 Oct 2015 07:28:00 GMT", now),
+            Some(Duration::from_secs(480))
+        );
         assert_eq!(retry_after("Wed, 21 Oct 2015 07:00:00 GMT", now), None);
         assert_eq!(retry_after("soon", now), None);
         assert_eq!(retry_after("-5", now), None);

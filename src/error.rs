@@ -1,7 +1,8 @@
-//! Error type of the crate: failures of building a selector, opening its journal and requesting a decision about a URL.
+//! Error type of the crate: failures of building a selector, opening its journal and requesting a
+//! decision about a URL.
 //!
-//! The parts have more specific errors, and `?` converts each of them to this one. Errors of parts above the selector
-//! are held as trait objects, so that nothing here imports them.
+//! The parts have more specific errors, and `?` converts each of them to this one. Errors of parts
+//! above the selector are held as trait objects, so that nothing here imports them.
 
 use crate::evidence::decay::HalfLifeError;
 use fetchwise_types::heuristic::url::UrlError;

@@ -21,15 +21,16 @@ pub struct Explanation {
     pub url: String,
     /// Its heuristics.
     pub heuristics: Vec<Heuristic>,
-    /// Each step from prior to estimate, in order, over all candidates; for a paused host, as if it were not paused.
+    /// Each step from prior to estimate, in order, over all candidates; for a paused host, as if it
+    /// were not paused.
     pub steps: Vec<EvidenceStep>,
     /// The candidates with their numbers; for a paused host, as if it were not paused.
     pub candidates: Vec<CandidateView>,
     /// The decision.
     pub decision: Decision,
-    /// The index in `steps` of the step that decided: after it the chosen fetcher had the highest index, and kept it.
-    /// If the fetcher had the highest index from the start, it is the step that raised it most. `None` if no evidence
-    /// was used.
+    /// The index in `steps` of the step that decided: after it the chosen fetcher had the highest
+    /// index, and kept it. If the fetcher had the highest index from the start, it is the step that
+    /// raised it most. `None` if no evidence was used.
     pub deciding: Option<usize>,
     /// The counterfactuals.
     pub counterfactuals: Vec<Counterfactual>,
@@ -41,8 +42,8 @@ pub struct Explanation {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HostSignalView {
-    /// The signal: `block_datadome`, `spa_framework=next`; `walled` if the vendor is no more informative than the block
-    /// itself.
+    /// The signal: `block_datadome`, `spa_framework=next`; `walled` if the vendor is no more
+    /// informative than the block itself.
     pub tag: String,
     /// Whether it names the vendor of the host's blocks.
     pub is_vendor: bool,
@@ -66,11 +67,11 @@ pub struct HostSignalFetcher {
     pub hosts: u32,
     /// The success rate on all hosts that had shown any vendor (or any framework).
     pub category_rate: f64,
-    /// Weight of the signal against the host's own evidence, in attempts: the more alike the signal's hosts are, the
-    /// higher.
+    /// Weight of the signal against the host's own evidence, in attempts: the more alike the
+    /// signal's hosts are, the higher.
     pub weight: f64,
-    /// Time at which the vendor changed its policy for the fetcher: earlier attempts of the fetcher on a host do not
-    /// count.
+    /// Time at which the vendor changed its policy for the fetcher: earlier attempts of the fetcher
+    /// on a host do not count.
     pub turned_at: Option<Timestamp>,
 }
 
@@ -106,7 +107,8 @@ pub struct EvidenceStep {
     pub value: String,
     /// The fetcher.
     pub fetcher: String,
-    /// Decayed successes that moved the estimate, priors included; those of the alert pair if the level keeps one.
+    /// Decayed successes that moved the estimate, priors included; those of the alert pair if the
+    /// level keeps one.
     pub success: f64,
     /// Decayed attempts that moved the estimate, likewise.
     pub total: f64,
@@ -222,24 +224,29 @@ impl Trace for Steps<'_> {
         }
         let value = match step.kind {
             "path_depth" => self.depth.to_string(),
-            HOST_SHOWED => {
-                step.signal.and_then(|id| self.signals.name_of(id)).map_or(ANY_BLOCK.to_owned(), String::from)
-            }
+            HOST_SHOWED => step
+                .signal
+                .and_then(|id| self.signals.name_of(id))
+                .map_or(ANY_BLOCK.to_owned(), String::from),
             _ => step.value.to_owned(),
         };
-        // Cells are in the order of learning, which a snapshot does not keep. Sorted, so that people see fetchers in
-        // registration order.
+        // Cells are in the order of learning, which a snapshot does not keep. Sorted, so that
+        // people see fetchers in registration order.
         let is_later = |known: &EvidenceStep| {
             let same = known.kind == step.kind && known.value == value;
             same && self.registry.find(&known.fetcher) > Some(step.fetcher)
         };
-        let place = self.steps.iter().rposition(|known| !is_later(known)).map_or(0, |before| before + 1);
+        let place =
+            self.steps.iter().rposition(|known| !is_later(known)).map_or(0, |before| before + 1);
         self.steps.insert(
             place,
             EvidenceStep {
                 kind: step.kind.to_owned(),
                 value,
-                fetcher: self.registry.spec(step.fetcher).map_or_else(String::new, |spec| spec.name.to_string()),
+                fetcher: self
+                    .registry
+                    .spec(step.fetcher)
+                    .map_or_else(String::new, |spec| spec.name.to_string()),
                 success: step.success,
                 total: step.total,
                 exact_success: step.exact_success,
@@ -263,12 +270,16 @@ pub(crate) fn deciding(
 ) -> Option<usize> {
     let name = |id: FetcherId| candidates.get(id.index()).map(|c| &*c.spec.name);
     let is_of = |step: &EvidenceStep, id| name(id) == Some(step.fetcher.as_str());
-    let sure = candidates.get(chosen.index()).filter(|c| c.is_confident(settings)).and_then(|c| c.basis);
+    let sure =
+        candidates.get(chosen.index()).filter(|c| c.is_confident(settings)).and_then(|c| c.basis);
     if let (Rule::DomainConfident | Rule::CheapestConfident, Some(basis)) = (rule, sure) {
-        return steps.iter().rposition(|step| is_of(step, chosen) && is_basis(&step.kind, basis.specificity));
+        return steps
+            .iter()
+            .rposition(|step| is_of(step, chosen) && is_basis(&step.kind, basis.specificity));
     }
     let mut estimates: Vec<f64> = candidates.iter().map(|c| c.spec.prior).collect();
-    let index_at = |c: &Scored<'_>, estimate: f64| index(c.spec, c.cost, estimate, c.block, settings);
+    let index_at =
+        |c: &Scored<'_>, estimate: f64| index(c.spec, c.cost, estimate, c.block, settings);
     let leader = |estimates: &[f64]| {
         let now = |c: &Scored<'_>| index_at(c, estimates[c.id.index()]);
         let usable = candidates.iter().filter(|c| c.id == chosen || !c.tried && !c.open);
@@ -289,11 +300,14 @@ pub(crate) fn deciding(
         }
         (ahead, at) = (now, at + level.len());
     }
-    let gained =
-        |c: &Scored<'_>, step: &EvidenceStep| index_at(c, step.estimate_after) - index_at(c, step.estimate_before);
-    let gain = |step: &EvidenceStep| candidates.get(chosen.index()).map_or(0.0, |c| gained(c, step));
+    let gained = |c: &Scored<'_>, step: &EvidenceStep| {
+        index_at(c, step.estimate_after) - index_at(c, step.estimate_before)
+    };
+    let gain =
+        |step: &EvidenceStep| candidates.get(chosen.index()).map_or(0.0, |c| gained(c, step));
     let helped = || {
-        let own = steps.iter().enumerate().filter(|(_, step)| is_of(step, chosen) && step.total > 0.0);
+        let own =
+            steps.iter().enumerate().filter(|(_, step)| is_of(step, chosen) && step.total > 0.0);
         own.max_by(|a, b| gain(a.1).total_cmp(&gain(b.1))).map(|(place, _)| place)
     };
     turned.or_else(helped)
@@ -308,7 +322,15 @@ fn is_basis(kind: &str, specificity: Specificity) -> bool {
         Specificity::Suffix => kind == "suffix",
         Specificity::Flag(_) | Specificity::Own(_) => !matches!(
             kind,
-            "domain_path" | "domain" | "site" | "suffix" | "path_depth" | "hint" | "global" | "met_here" | HOST_SHOWED
+            "domain_path"
+                | "domain"
+                | "site"
+                | "suffix"
+                | "path_depth"
+                | "hint"
+                | "global"
+                | "met_here"
+                | HOST_SHOWED
         ),
     }
 }

@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use crate::selector::{Counterfactual, EvidenceStep, Explanation, HostSignalFetcher, HostSignalView, Selector};
+use crate::selector::{
+    Counterfactual, EvidenceStep, Explanation, HostSignalFetcher, HostSignalView, Selector,
+};
 use fetchwise_types::decision::Decision;
 use fetchwise_types::heuristic::HOST_SHOWED;
 use fetchwise_types::rfc3339;
@@ -74,7 +76,8 @@ pub fn pause(until: Timestamp, now: Timestamp) -> String {
 }
 
 impl Explanation {
-    /// Returns the explanation as `fetchwise explain` prints it: `asked`, the decision, and the reasons by number.
+    /// Returns the explanation as `fetchwise explain` prints it: `asked`, the decision, and the
+    /// reasons by number.
     pub fn text(&self, selector: &Selector, asked: &str) -> String {
         let mut text = format!("{asked}\n\n{}", DecisionText::new(&self.decision, selector));
         for (place, reason) in self.own_reasons(selector).iter().enumerate() {
@@ -91,15 +94,24 @@ impl Explanation {
         self.reasons(chosen, self.decision.rule_text(), is_candidate)
     }
 
-    /// Returns the reasons for choosing `chosen` by the rule `rule`: the evidence, the rule, and the alternative.
-    /// Fetchers for which `is_here` is false do not appear.
-    pub fn reasons(&self, chosen: Option<&str>, rule: &str, is_here: impl Fn(&str) -> bool) -> Vec<String> {
+    /// Returns the reasons for choosing `chosen` by the rule `rule`: the evidence, the rule, and
+    /// the alternative. Fetchers for which `is_here` is false do not appear.
+    pub fn reasons(
+        &self,
+        chosen: Option<&str>,
+        rule: &str,
+        is_here: impl Fn(&str) -> bool,
+    ) -> Vec<String> {
         let deciding = self.deciding.and_then(|place| self.steps.get(place));
         let subject = chosen.or_else(|| best(self, &is_here));
-        let step = deciding.filter(|step| counts(step) && is_here(&step.fetcher)).or_else(|| own_step(self, subject?));
+        let step = deciding
+            .filter(|step| counts(step) && is_here(&step.fetcher))
+            .or_else(|| own_step(self, subject?));
         let evidence = match step {
             Some(step) => evidence_text(step),
-            None => "no evidence yet: the chances are the defaults of the fetchers' classes".to_owned(),
+            None => {
+                "no evidence yet: the chances are the defaults of the fetchers' classes".to_owned()
+            }
         };
         let mut reasons = vec![evidence, rule.to_owned()];
         reasons.extend(behind_signal(self, chosen, &is_here));
@@ -110,7 +122,8 @@ impl Explanation {
 
     /// Returns what was known of fetchers: first of `chosen`, then of those with the most evidence.
     pub fn known(&self, chosen: &str) -> Vec<String> {
-        let mut names: Vec<(&str, f64)> = self.candidates.iter().map(|c| (c.fetcher.as_str(), c.sample_size)).collect();
+        let mut names: Vec<(&str, f64)> =
+            self.candidates.iter().map(|c| (c.fetcher.as_str(), c.sample_size)).collect();
         names.sort_by(|a, b| (b.0 == chosen).cmp(&(a.0 == chosen)).then(b.1.total_cmp(&a.1)));
         let steps = names.iter().filter_map(|(name, _)| own_step(self, name));
         steps.take(MAX_REASONS).map(evidence_text).collect()
@@ -151,15 +164,28 @@ fn evidence_text(step: &EvidenceStep) -> String {
         1.0 => "1 attempt".to_owned(),
         count => format!("{count:.0} attempts"),
     };
-    format!("{} delivered {:.0} % of {attempts} {place}", step.fetcher, 100.0 * step.success / step.total)
+    format!(
+        "{} delivered {:.0} % of {attempts} {place}",
+        step.fetcher,
+        100.0 * step.success / step.total
+    )
 }
 
-/// Returns the results behind a signal that the host showed, of the chosen fetcher or else of one that was tried.
-fn behind_signal(explanation: &Explanation, chosen: Option<&str>, is_here: impl Fn(&str) -> bool) -> Option<String> {
+/// Returns the results behind a signal that the host showed, of the chosen fetcher or else of one
+/// that was tried.
+fn behind_signal(
+    explanation: &Explanation,
+    chosen: Option<&str>,
+    is_here: impl Fn(&str) -> bool,
+) -> Option<String> {
     let here = |name: &str| is_here(name);
     let views = || explanation.shown.iter();
-    let of_chosen = views().find_map(|view| Some((view, view.fetchers.iter().find(|of| chosen == Some(&of.fetcher))?)));
-    let of_any = || views().find_map(|view| Some((view, view.fetchers.iter().find(|of| here(&of.fetcher))?)));
+    let of_chosen = views().find_map(|view| {
+        Some((view, view.fetchers.iter().find(|of| chosen == Some(&of.fetcher))?))
+    });
+    let of_any = || {
+        views().find_map(|view| Some((view, view.fetchers.iter().find(|of| here(&of.fetcher))?)))
+    };
     let (view, of) = of_chosen.or_else(of_any)?;
     Some(format!("this host showed {}: {}", view.tag, signal_result(view, of)))
 }
@@ -176,8 +202,13 @@ pub fn signal_result(view: &HostSignalView, of: &HostSignalFetcher) -> String {
     )
 }
 
-/// Returns what another fetcher would cost, or which one would be used without the domain's evidence.
-fn alternative(explanation: &Explanation, chosen: Option<&str>, is_here: impl Fn(&str) -> bool) -> Option<String> {
+/// Returns what another fetcher would cost, or which one would be used without the domain's
+/// evidence.
+fn alternative(
+    explanation: &Explanation,
+    chosen: Option<&str>,
+    is_here: impl Fn(&str) -> bool,
+) -> Option<String> {
     let name = chosen?;
     explanation.counterfactuals.iter().rev().find_map(|of| match of {
         Counterfactual::CheapestAlternative { candidate, expected_cost, expected_cost_chosen }
@@ -212,6 +243,9 @@ mod tests {
     #[test]
     fn a_pause_has_its_rest_and_its_end_to_the_second() {
         let now = Timestamp::from_millis(1_790_000_000_123);
-        assert_eq!(pause(now.saturating_add(Duration::from_secs(600)), now), "for 10 min, until 2026-09-21T14:23:20Z");
+        assert_eq!(
+            pause(now.saturating_add(Duration::from_secs(600)), now),
+            "for 10 min, until 2026-09-21T14:23:20Z"
+        );
     }
 }

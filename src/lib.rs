@@ -1,14 +1,15 @@
-//! fetchwise learns which fetcher works for which URL, and keeps a crawler from getting its IP address banned.
+//! fetchwise learns which fetcher works for which URL, and keeps a crawler from getting its IP
+//! address banned.
 //!
 //! # A visit, with any HTTP client
 //!
-//! A [`Visit`](visit::Visit) is the fetch of one URL. It returns the next step and takes the result of each request. It
-//! records, retries, escalates and pauses on its own. It does no I/O, so any client on any runtime can drive it.
-//! `examples/visit.rs` shows the same loop with a real client.
+//! A [`Visit`](visit::Visit) is the fetch of one URL. It returns the next step and takes the result
+//! of each request. It records, retries, escalates and pauses on its own. It does no I/O, so any
+//! client on any runtime can drive it. `examples/visit.rs` shows the same loop with a real client.
 //!
-//! A visit keeps a pace: a new host gets two requests per second, then as many as its responses allow. The other visits
-//! of the host get [`Step::Wait`](visit::Step::Wait). [`without_pace`](selector::SelectorBuilder::without_pace) turns
-//! this off.
+//! A visit keeps a pace: a new host gets two requests per second, then as many as its responses
+//! allow. The other visits of the host get [`Step::Wait`](visit::Step::Wait).
+//! [`without_pace`](selector::SelectorBuilder::without_pace) turns this off.
 //!
 //! ```
 //! use fetchwise::prelude::*;
@@ -63,14 +64,15 @@
 //!
 //! # The detector alone
 //!
-//! [`Detector::judge`](crate::detect::Detector::judge) classifies a response: content, a block and its vendor, an
-//! application shell, or an empty page.
+//! [`Detector::judge`](crate::detect::Detector::judge) classifies a response: content, a block and
+//! its vendor, an application shell, or an empty page.
 //!
 //! # The pipeline
 //!
-//! With the feature `pipeline`, `pipeline::Pipeline` drives visits on tokio with any set of `fetch::Fetcher`s: the
-//! shipped ones (`HttpFetcher`, `CommandFetcher`, `BrowserFetcher` with the feature `browser`) and your
-//! own. A [`Policy`](policy::Policy) replaces the way fetchwise chooses. The folder `examples` has a program for each.
+//! With the feature `pipeline`, `pipeline::Pipeline` drives visits on tokio with any set of
+//! `fetch::Fetcher`s: the shipped ones (`HttpFetcher`, `CommandFetcher`, `BrowserFetcher` with the
+//! feature `browser`) and your own. A [`Policy`](policy::Policy) replaces the way fetchwise
+//! chooses. The folder `examples` has a program for each.
 //!
 //! # Features
 //!
@@ -137,8 +139,8 @@ pub use fetchwise_identity as identity;
 #[doc(inline)]
 pub use fetchwise_pace as pace;
 pub use fetchwise_types::{
-    attempt, cache_use, consent, decision, fetch_result, heuristic, provenance, query_hash, registry, response,
-    robots_use, time, unknown_name,
+    attempt, cache_use, consent, decision, fetch_result, heuristic, provenance, query_hash,
+    registry, response, robots_use, time, unknown_name,
 };
 #[cfg(feature = "json")]
 pub use fetchwise_types::{fleet_status, rfc3339};

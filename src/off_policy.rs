@@ -1,12 +1,14 @@
 //! Off-policy evaluation: the worth of a policy, estimated from a log that another policy made.
 //!
-//! Attempts are replayed in the order of the log. At the first attempt of each fetch, the evaluated policy decides with
-//! the evidence of that moment; the logged propensity is the probability with which the log's policy took its fetcher.
-//! The evaluation concerns the first decision: later attempts are the log's.
+//! Attempts are replayed in the order of the log. At the first attempt of each fetch, the evaluated
+//! policy decides with the evidence of that moment; the logged propensity is the probability with
+//! which the log's policy took its fetcher. The evaluation concerns the first decision: later
+//! attempts are the log's.
 //!
-//! There are two estimates. Inverse propensity uses the log alone. The doubly robust estimate takes the selector's own
-//! estimate of each fetcher's worth and corrects it by the log where the two agree on the fetcher. Both need a log
-//! whose policy occasionally took other fetchers; [`Evaluation::warnings`] reports a log without such decisions.
+//! There are two estimates. Inverse propensity uses the log alone. The doubly robust estimate takes
+//! the selector's own estimate of each fetcher's worth and corrects it by the log where the two
+//! agree on the fetcher. Both need a log whose policy occasionally took other fetchers;
+//! [`Evaluation::warnings`] reports a log without such decisions.
 //!
 //! Must not know: where attempts come from.
 
@@ -24,11 +26,12 @@ const NORMAL_95: f64 = 1.96;
 const MIN_EFFECTIVE: f64 = 100.0;
 /// Fraction of unsupported decisions above which an estimate is the model's, not the log's.
 const MAX_UNSUPPORTED: f64 = 0.05;
-/// Number of domains, which are the clusters, below which an interval from their spread is meaningless.
+/// Number of domains, which are the clusters, below which an interval from their spread is
+/// meaningless.
 const MIN_DOMAINS: usize = 10;
 
-/// One estimate with its 95 % confidence interval, which takes into account that fetches of one domain resemble each
-/// other.
+/// One estimate with its 95 % confidence interval, which takes into account that fetches of one
+/// domain resemble each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Estimate {
@@ -60,7 +63,8 @@ pub struct Evaluation {
     pub agreed: u64,
     /// Effective number of equally weighted fetches.
     pub effective_sample: f64,
-    /// Fraction of fetches where the evaluated policy takes a fetcher that the log's policy never took.
+    /// Fraction of fetches where the evaluated policy takes a fetcher that the log's policy never
+    /// took.
     pub unsupported_share: f64,
     /// Fetches left out because their first attempt has no propensity.
     pub left_out: u64,
@@ -85,7 +89,8 @@ struct LoggedFetch {
     worth: f64,
     propensity: f64,
     agreed: bool,
-    /// The model's estimates for the fetcher that was taken, and for the one of the evaluated policy.
+    /// The model's estimates for the fetcher that was taken, and for the one of the evaluated
+    /// policy.
     expected_taken: f64,
     expected_wanted: f64,
 }
@@ -115,13 +120,14 @@ pub struct OffPolicyEvaluator {
     open: HashMap<u64, OpenFetch>,
     done: Vec<LoggedFetch>,
     left_out: u64,
-    /// Sum and number of returns after a failed first attempt: the model's estimate for the next one.
+    /// Sum and number of returns after a failed first attempt: the model's estimate for the next
+    /// one.
     after_failure: (f64, u64),
 }
 
 impl OffPolicyEvaluator {
-    /// Returns an evaluator of the policy of `selector`, which must have no evidence, and the candidates, costs and
-    /// constants in question.
+    /// Returns an evaluator of the policy of `selector`, which must have no evidence, and the
+    /// candidates, costs and constants in question.
     pub fn new(selector: Selector) -> Self {
         Self {
             selector,
@@ -133,20 +139,24 @@ impl OffPolicyEvaluator {
         }
     }
 
-    /// Returns an evaluator of learning's choices in fetches that the router table served, as logged with each attempt.
-    /// `selector` is as for [`new`](Self::new); its own choices are not used. A table always takes the same fetcher, so
-    /// if learning prefers another one, the estimate is the model's: [`Evaluation::unsupported_share`] says how often.
+    /// Returns an evaluator of learning's choices in fetches that the router table served, as
+    /// logged with each attempt. `selector` is as for [`new`](Self::new); its own choices are not
+    /// used. A table always takes the same fetcher, so if learning prefers another one, the
+    /// estimate is the model's: [`Evaluation::unsupported_share`] says how often.
     pub fn of_shadow(selector: Selector) -> Self {
         Self { is_shadow: true, ..Self::new(selector) }
     }
 
-    /// Adds the next attempt of the log, oldest first. Cost: one explained decision for the first attempt of a fetch.
+    /// Adds the next attempt of the log, oldest first. Cost: one explained decision for the first
+    /// attempt of a fetch.
     pub fn add(&mut self, attempt: &Attempt) {
         let link = xxh3_64(attempt.link.as_bytes());
         let worth = self.worth(attempt);
         if attempt.try_no <= 1 {
             self.close(link);
-            if self.is_shadow && (attempt.arm != Some(Arm::Legacy) || attempt.shadow_fetcher.is_none()) {
+            if self.is_shadow
+                && (attempt.arm != Some(Arm::Legacy) || attempt.shadow_fetcher.is_none())
+            {
                 self.selector.observe(attempt);
                 return;
             }
@@ -168,7 +178,8 @@ impl OffPolicyEvaluator {
     /// Returns the worth of an attempt: the page, less the request and the block.
     fn worth(&self, attempt: &Attempt) -> f64 {
         let settings = self.selector.settings();
-        let spec = self.selector.fetcher_id(&attempt.fetcher).and_then(|id| self.selector.fetcher(id));
+        let spec =
+            self.selector.fetcher_id(&attempt.fetcher).and_then(|id| self.selector.fetcher(id));
         let (cost, quality) = spec.map_or((0.0, 1.0), |spec| (spec.cost, spec.quality));
         let page = if attempt.success { quality * settings.page_value } else { 0.0 };
         page - cost - if attempt.is_banned { settings.blocked_cost } else { 0.0 }
@@ -178,13 +189,21 @@ impl OffPolicyEvaluator {
     fn begin(&self, attempt: &Attempt, worth: f64) -> Option<OpenFetch> {
         let propensity = attempt.propensity.filter(|p| *p > 0.0 && *p <= 1.0)?;
         let url = parse(&attempt.url).ok()?;
-        let situation = SelectContext { hint: attempt.hint, ..SelectContext::first_attempt(attempt.attempted_at) };
+        let situation = SelectContext {
+            hint: attempt.hint,
+            ..SelectContext::first_attempt(attempt.attempted_at)
+        };
         let explained = self.selector.explain(&url, &situation).ok()?;
-        let decided = || explained.decision.selected().map(|take| self.selector.fetcher_name(take.fetcher));
+        let decided =
+            || explained.decision.selected().map(|take| self.selector.fetcher_name(take.fetcher));
         let logged = attempt.shadow_fetcher.as_deref().map(fetchwise_types::registry::canonical);
         let wanted = if self.is_shadow { logged } else { decided() };
         let expected = |name: &str| {
-            explained.candidates.iter().find(|c| c.fetcher == name).map_or(0.0, |candidate| self.expected(candidate))
+            explained
+                .candidates
+                .iter()
+                .find(|c| c.fetcher == name)
+                .map_or(0.0, |candidate| self.expected(candidate))
         };
         let fetch = LoggedFetch {
             domain: xxh3_64(attempt.heuristic("domain").unwrap_or_default().as_bytes()),
@@ -197,14 +216,18 @@ impl OffPolicyEvaluator {
         Some(OpenFetch { fetch, first_failed: !attempt.success, first: worth })
     }
 
-    /// Returns the model's estimate for a candidate as the first attempt, including the returns after its failure.
+    /// Returns the model's estimate for a candidate as the first attempt, including the returns
+    /// after its failure.
     fn expected(&self, candidate: &CandidateView) -> f64 {
         let settings = self.selector.settings();
-        let spec = self.selector.fetcher_id(&candidate.fetcher).and_then(|id| self.selector.fetcher(id));
+        let spec =
+            self.selector.fetcher_id(&candidate.fetcher).and_then(|id| self.selector.fetcher(id));
         let quality = spec.map_or(1.0, |spec| spec.quality);
         let (sum, count) = self.after_failure;
         let then = if count == 0 { 0.0 } else { sum / count as f64 };
-        quality * settings.page_value * candidate.success - candidate.cost - settings.blocked_cost * candidate.block
+        quality * settings.page_value * candidate.success
+            - candidate.cost
+            - settings.blocked_cost * candidate.block
             + (1.0 - candidate.success) * then
     }
 
@@ -227,11 +250,17 @@ impl OffPolicyEvaluator {
         let weights: f64 = self.done.iter().map(weight).sum();
         let squares: f64 = self.done.iter().map(|fetch| weight(fetch).powi(2)).sum();
         let effective_sample = if squares > 0.0 { weights * weights / squares } else { 0.0 };
-        let unsupported = self.done.iter().filter(|fetch| !fetch.agreed && fetch.propensity >= 1.0).count();
-        let doubly_robust =
-            clustered(&self.done, |f| (f.expected_wanted + weight(f) * (f.worth - f.expected_taken), 1.0));
+        let unsupported =
+            self.done.iter().filter(|fetch| !fetch.agreed && fetch.propensity >= 1.0).count();
+        let doubly_robust = clustered(&self.done, |f| {
+            (f.expected_wanted + weight(f) * (f.worth - f.expected_taken), 1.0)
+        });
         let mut evaluation = Evaluation {
-            policy: if self.is_shadow { "shadow".to_owned() } else { self.selector.policy_name().to_owned() },
+            policy: if self.is_shadow {
+                "shadow".to_owned()
+            } else {
+                self.selector.policy_name().to_owned()
+            },
             doubly_robust,
             inverse_propensity: clustered(&self.done, |f| (weight(f) * f.worth, weight(f))),
             logged: clustered(&self.done, |f| (f.worth, 1.0)),
@@ -278,7 +307,8 @@ impl Evaluation {
     }
 }
 
-/// Returns the ratio of two sums over all fetches, with an interval from the spread between domains.
+/// Returns the ratio of two sums over all fetches, with an interval from the spread between
+/// domains.
 fn clustered(fetches: &[LoggedFetch], of: impl Fn(&LoggedFetch) -> (f64, f64)) -> Estimate {
     let (mut above, mut below) = (0.0, 0.0);
     for fetch in fetches {
@@ -290,10 +320,15 @@ fn clustered(fetches: &[LoggedFetch], of: impl Fn(&LoggedFetch) -> (f64, f64)) -
         return Estimate::default();
     }
     let value = above / below;
-    let mut clusters: Vec<(u64, f64)> =
-        fetches.iter().map(|fetch| (fetch.domain, of(fetch))).map(|(domain, (v, w))| (domain, v - value * w)).collect();
+    let mut clusters: Vec<(u64, f64)> = fetches
+        .iter()
+        .map(|fetch| (fetch.domain, of(fetch)))
+        .map(|(domain, (v, w))| (domain, v - value * w))
+        .collect();
     clusters.sort_by_key(|(domain, _)| *domain);
-    let groups = clusters.chunk_by(|a, b| a.0 == b.0).map(|group| group.iter().map(|(_, off)| off).sum::<f64>());
+    let groups = clusters
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|group| group.iter().map(|(_, off)| off).sum::<f64>());
     let (mut count, mut squares) = (0.0, 0.0);
     for off in groups {
         count += 1.0;
@@ -330,7 +365,8 @@ mod tests {
 
     fn evaluator(policy: &'static str) -> OffPolicyEvaluator {
         let names = ["direct_access", "playwright"];
-        let builder = names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
+        let builder =
+            names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
         OffPolicyEvaluator::new(builder.policy(Box::new(Only(policy))).build().unwrap())
     }
 
@@ -338,19 +374,24 @@ mod tests {
         xxh3_64_with_seed(&n.to_le_bytes(), purpose) as f64 / 2f64.powi(64)
     }
 
-    /// Returns a log of 4000 fetches over 50 domains. Plain requests succeed with probability .4, the browser with .9.
-    /// The log's policy took the browser with probability `browser`.
+    /// Returns a log of 4000 fetches over 50 domains. Plain requests succeed with probability .4,
+    /// the browser with .9. The log's policy took the browser with probability `browser`.
     fn log(browser: f64) -> Vec<Attempt> {
         let begin = Timestamp::from_millis(1_800_000_000_000);
         (0..4000u64)
             .map(|n| {
                 let url = Url::parse(&format!("https://d{}.org/{n}", n % 50)).unwrap();
                 let took_browser = unit(n, 1) < browser;
-                let (name, chance) = if took_browser { ("playwright", 0.9) } else { ("direct_access", 0.4) };
+                let (name, chance) =
+                    if took_browser { ("playwright", 0.9) } else { ("direct_access", 0.4) };
                 let at = begin.saturating_add(Duration::from_secs(60 * n));
                 let attempt = Attempt::new(&url, name, at).unwrap();
                 let ended = unit(n, 2) < chance;
-                let mut attempt = if ended { attempt.delivered() } else { attempt.failed(ErrorKind::EmptyContent) };
+                let mut attempt = if ended {
+                    attempt.delivered()
+                } else {
+                    attempt.failed(ErrorKind::EmptyContent)
+                };
                 attempt.propensity = Some(if took_browser { browser } else { 1.0 - browser });
                 attempt
             })
@@ -369,7 +410,10 @@ mod tests {
         for (policy, browser, truth) in [("playwright", 0.1, 70.0), ("direct_access", 0.9, 39.0)] {
             let evaluation = evaluation(policy, browser);
             for estimate in [evaluation.doubly_robust, evaluation.inverse_propensity] {
-                assert!(estimate.ci_low < truth && truth < estimate.ci_high, "{policy}: {estimate:?}");
+                assert!(
+                    estimate.ci_low < truth && truth < estimate.ci_high,
+                    "{policy}: {estimate:?}"
+                );
                 assert!(estimate.ci_high - estimate.ci_low < 16.0, "{policy}: {estimate:?}");
             }
             assert!((300.0..500.0).contains(&evaluation.effective_sample), "{evaluation:?}");
@@ -381,8 +425,16 @@ mod tests {
     fn a_log_without_the_policys_choices_gives_warnings() {
         let evaluation = evaluation("playwright", 0.0);
         assert_eq!((evaluation.agreed, evaluation.unsupported_share), (0, 1.0));
-        assert!(evaluation.warnings.iter().any(|w| w.contains("never took")), "{:?}", evaluation.warnings);
-        assert!(evaluation.warnings.iter().any(|w| w.contains("sample of 0 fetches")), "{:?}", evaluation.warnings);
+        assert!(
+            evaluation.warnings.iter().any(|w| w.contains("never took")),
+            "{:?}",
+            evaluation.warnings
+        );
+        assert!(
+            evaluation.warnings.iter().any(|w| w.contains("sample of 0 fetches")),
+            "{:?}",
+            evaluation.warnings
+        );
     }
 
     #[test]
@@ -398,7 +450,8 @@ mod tests {
         let mut evaluator = evaluator("direct_access");
         let url = Url::parse("https://e.org/").unwrap();
         let at = Timestamp::from_millis(1_800_000_000_000);
-        let mut first = Attempt::new(&url, "direct_access", at).unwrap().failed(ErrorKind::BlockedCaptcha);
+        let mut first =
+            Attempt::new(&url, "direct_access", at).unwrap().failed(ErrorKind::BlockedCaptcha);
         first.propensity = Some(1.0);
         let mut second = Attempt::new(&url, "playwright", at).unwrap().delivered();
         second.try_no = 2;

@@ -1,6 +1,7 @@
 //! Pauses that processes with one egress IP share: a site that blocks one of them blocks them all.
 //!
-//! Owns: the hook that receives this process's pauses, and the permission to try out a host whose pause ended.
+//! Owns: the hook that receives this process's pauses, and the permission to try out a host whose
+//! pause ended.
 //!
 //! Invariants: no permission is requested for a host that was never paused.
 //!
@@ -20,12 +21,13 @@ pub trait PauseCoordinator: fmt::Debug + Send + Sync {
     /// Reports that this process paused a host at `at`, until `until`.
     fn paused(&self, domain: &str, until: Timestamp, at: Timestamp);
 
-    /// Reports that a host is fine again, because this process found out or because an operator said so.
+    /// Reports that a host is fine again, because this process found out or because an operator
+    /// said so.
     fn lifted(&self, domain: &str);
 
     /// Returns whether this process may try out the host. Its pause ended at `ended`. After
-    /// [`TrialPermission::NotBefore`], a visit holds the host until then and asks once more, because the permission may
-    /// have arrived meanwhile.
+    /// [`TrialPermission::NotBefore`], a visit holds the host until then and asks once more,
+    /// because the permission may have arrived meanwhile.
     fn may_try(&self, domain: &str, ended: Timestamp, now: Timestamp) -> TrialPermission;
 }
 
@@ -49,8 +51,8 @@ pub struct Resolved(pub(crate) EventListener);
 pub struct Resolver(Event);
 
 impl Resolver {
-    /// Returns a listener for the next [`Resolver::resolve`]. Listen first, then check whether the permission has been
-    /// settled already.
+    /// Returns a listener for the next [`Resolver::resolve`]. Listen first, then check whether the
+    /// permission has been settled already.
     pub fn wait(&self) -> Resolved {
         Resolved(self.0.listen())
     }

@@ -20,7 +20,16 @@ use fetchwise_types::unknown_name::UnknownName;
 
 /// The mode of a router: which arm serves.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString, strum::IntoStaticStr, VariantNames,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    VariantNames,
 )]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_mode)]
 pub enum Mode {
@@ -45,8 +54,8 @@ impl Mode {
         self.into()
     }
 
-    /// Returns the effective mode: the command line's, else `LEARNING_MODE_ENABLED` (`true` or `false`), else the
-    /// config's.
+    /// Returns the effective mode: the command line's, else `LEARNING_MODE_ENABLED` (`true` or
+    /// `false`), else the config's.
     ///
     /// # Errors
     /// [`ModeError`] when the variable is neither.
@@ -123,7 +132,8 @@ struct Route {
 }
 
 impl RouteTable {
-    /// Adds a route. The domain is normalized like the `domain` heuristic: lower case, without `www.`.
+    /// Adds a route. The domain is normalized like the `domain` heuristic: lower case, without
+    /// `www.`.
     ///
     /// # Errors
     /// [`TableError::Conflict`] when the domain has a route to another fetcher.
@@ -131,23 +141,33 @@ impl RouteTable {
         self.add(None, domain, fetcher)
     }
 
-    /// Adds a route like [`RouteTable::insert`], from this line of a file; its errors name the line.
+    /// Adds a route like [`RouteTable::insert`], from this line of a file; its errors name the
+    /// line.
     ///
     /// # Errors
     /// [`TableError::Conflict`] when the domain has a route to another fetcher.
-    pub fn insert_at(&mut self, line: usize, domain: &str, fetcher: &str) -> Result<(), TableError> {
+    pub fn insert_at(
+        &mut self,
+        line: usize,
+        domain: &str,
+        fetcher: &str,
+    ) -> Result<(), TableError> {
         self.add(Some(line), domain, fetcher)
     }
 
     fn add(&mut self, line: Option<usize>, domain: &str, fetcher: &str) -> Result<(), TableError> {
         let text = domain.trim();
-        let host = url::Host::parse(text).map_or_else(|_| text.to_ascii_lowercase(), |host| host.to_string());
+        let host = url::Host::parse(text)
+            .map_or_else(|_| text.to_ascii_lowercase(), |host| host.to_string());
         let domain = domain_of(&host).to_owned();
         let fetcher = canonical(fetcher.trim()).to_owned();
         match self.routes.get(&domain) {
-            Some(first) if first.fetcher != fetcher => {
-                Err(TableError::Conflict { line, domain, first: first.fetcher.clone(), second: fetcher })
-            }
+            Some(first) if first.fetcher != fetcher => Err(TableError::Conflict {
+                line,
+                domain,
+                first: first.fetcher.clone(),
+                second: fetcher,
+            }),
             Some(_) => Ok(()),
             None => {
                 Arc::make_mut(&mut self.routes).insert(domain, Route { fetcher, line });
@@ -244,7 +264,9 @@ pub enum RouteError {
     #[error(transparent)]
     Url(#[from] UrlError),
     /// The table has no route for the domain.
-    #[error("no route for domain {domain}: add it to the router table (--router FILE), or use --mode learning")]
+    #[error(
+        "no route for domain {domain}: add it to the router table (--router FILE), or use --mode learning"
+    )]
     NoRoute {
         /// The domain.
         domain: String,
@@ -272,7 +294,8 @@ pub struct Routed {
 
 /// Chooses the arm for each URL.
 ///
-/// A selector's router can be replaced while it runs: [`Selector::set_router`](crate::Selector::set_router).
+/// A selector's router can be replaced while it runs:
+/// [`Selector::set_router`](crate::Selector::set_router).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Router {
     /// The mode, unless a link chooses its arm.
@@ -308,9 +331,15 @@ impl Router {
         self.mode == Mode::Learning
     }
 
-    /// Returns whether the table serves `domain`, and whether the other arm decides as well. After a fallback the table
-    /// serves every domain that it knows: a domain without a route could not be fetched at all.
-    pub(crate) fn arms(&self, domain: &str, learning: Option<bool>, has_fallen: bool) -> (bool, bool) {
+    /// Returns whether the table serves `domain`, and whether the other arm decides as well. After
+    /// a fallback the table serves every domain that it knows: a domain without a route could not
+    /// be fetched at all.
+    pub(crate) fn arms(
+        &self,
+        domain: &str,
+        learning: Option<bool>,
+        has_fallen: bool,
+    ) -> (bool, bool) {
         if let Some(learning) = learning {
             return (!learning, false);
         }
@@ -341,7 +370,9 @@ mod tests {
     #[test]
     fn split_is_stable_and_shares_by_domain() {
         let router = Router { split_share: 0.3, ..router(Mode::Split) };
-        let learning = (0..1000).filter(|n| router.arm(&format!("site{n}.org"), None) == Mode::Learning).count();
+        let learning = (0..1000)
+            .filter(|n| router.arm(&format!("site{n}.org"), None) == Mode::Learning)
+            .count();
         assert!((200..400).contains(&learning), "{learning}");
         assert_eq!(router.arm("site1.org", None), router.arm("site1.org", None));
     }

@@ -1,9 +1,11 @@
-//! Spans and events of visits and the journal for `tracing`. Without the feature of that name it does nothing.
+//! Spans and events of visits and the journal for `tracing`. Without the feature of that name it
+//! does nothing.
 //!
-//! A visit is a span. Each of its attempts is a span within it, and the fetch and the log append are spans within the
-//! attempt.
+//! A visit is a span. Each of its attempts is a span within it, and the fetch and the log append
+//! are spans within the attempt.
 //!
-//! Invariants: URLs are recorded without user info. Without a subscriber nothing is formatted or allocated.
+//! Invariants: URLs are recorded without user info. Without a subscriber nothing is formatted or
+//! allocated.
 //!
 //! Must not know: decisions.
 
@@ -286,7 +288,11 @@ pub(crate) fn router(router: &Router) {
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
 pub(crate) fn fell_back(why: &Fallback) {
     #[cfg(feature = "tracing")]
-    tracing::error!(from = why.from.name(), reason = why.reason.as_str(), "fell back to the router table");
+    tracing::error!(
+        from = why.from.name(),
+        reason = why.reason.as_str(),
+        "fell back to the router table"
+    );
 }
 
 #[cfg(all(test, feature = "tracing"))]

@@ -14,7 +14,12 @@ fn select_allocates_nothing() {
     let selector = Selector::builder().build().unwrap();
     let now = Timestamp::now();
     for n in 0..2000 {
-        let url = Url::parse(&format!("https://www.site{}.co.uk/section{}/static/{n}.pdf", n % 50, n % 97)).unwrap();
+        let url = Url::parse(&format!(
+            "https://www.site{}.co.uk/section{}/static/{n}.pdf",
+            n % 50,
+            n % 97
+        ))
+        .unwrap();
         let fetcher = ["direct_access", "playwright", "playwright_stealth"][n % 3];
         let attempt = Attempt::new(&url, fetcher, now).unwrap();
         // Host signals, a vendor and a framework, are part of it.
@@ -26,7 +31,10 @@ fn select_allocates_nothing() {
         selector.record(attempt, now).unwrap();
     }
     let situation = SelectContext::first_attempt(now);
-    let known = selector.explain(&Url::parse("https://www.site2.co.uk/").unwrap(), &situation).unwrap().shown;
+    let known = selector
+        .explain(&Url::parse("https://www.site2.co.uk/").unwrap(), &situation)
+        .unwrap()
+        .shown;
     assert_eq!(known.len(), 2, "{known:?}");
     let urls: Vec<Url> = [
         "https://www.site2.co.uk/section1/static/a.pdf?q=1",
@@ -37,7 +45,11 @@ fn select_allocates_nothing() {
     .to_vec();
     let situations = [
         SelectContext::first_attempt(now),
-        SelectContext { attempts: 1, hint: Some(Hint::Blocked), ..SelectContext::first_attempt(now) },
+        SelectContext {
+            attempts: 1,
+            hint: Some(Hint::Blocked),
+            ..SelectContext::first_attempt(now)
+        },
     ];
     // The first read of the map from a thread prepares that thread.
     let _ = selector.select(&urls[0], &situations[0]);
@@ -63,8 +75,9 @@ fn select_allocates_nothing() {
 fn a_visit_of_a_learned_host_allocates_nothing_before_its_report() {
     let selector = Selector::builder().without_pace().build().unwrap();
     let now = Timestamp::now();
-    let urls: Vec<Url> =
-        (0..20).map(|n| Url::parse(&format!("https://www.site.co.uk/section/{n}?q=1")).unwrap()).collect();
+    let urls: Vec<Url> = (0..20)
+        .map(|n| Url::parse(&format!("https://www.site.co.uk/section/{n}?q=1")).unwrap())
+        .collect();
     for url in &urls {
         selector.record(Attempt::new(url, "direct_access", now).unwrap().delivered(), now).unwrap();
     }
@@ -77,7 +90,9 @@ fn a_visit_of_a_learned_host_allocates_nothing_before_its_report() {
             let mut visit = selector.visit(url).unwrap();
             step = Some(visit.next());
         });
-        let Some(Step::Fetch(fetch)) = step else { panic!("the request to a learned host goes out at once: {step:?}") };
+        let Some(Step::Fetch(fetch)) = step else {
+            panic!("the request to a learned host goes out at once: {step:?}")
+        };
         assert_eq!(fetch.decision().source.name(), "learned");
         assert_eq!(counted.count_total, 0, "{url}");
     }
@@ -94,7 +109,9 @@ fn a_visit_after_a_failure_decides_again_without_allocating() {
         }
     }
     let mut visit = selector.visit(&url).unwrap();
-    let Step::Fetch(fetch) = visit.next() else { panic!("the request to a learned host goes out at once") };
+    let Step::Fetch(fetch) = visit.next() else {
+        panic!("the request to a learned host goes out at once")
+    };
     visit.report(fetch, Outcome::Empty);
     let mut step = None;
     let counted = allocation_counter::measure(|| step = Some(visit.next()));
@@ -119,7 +136,8 @@ fn counting_allocates_nothing() {
     let counted = allocation_counter::measure(|| drop(selector.select(&page, &situation)));
     assert_eq!(counted.count_total, 0);
     let mut step = None;
-    let counted = allocation_counter::measure(|| step = Some(selector.visit(&page).unwrap().next()));
+    let counted =
+        allocation_counter::measure(|| step = Some(selector.visit(&page).unwrap().next()));
     assert_eq!(counted.count_total, 0);
     drop(step);
     // All of it was counted.
@@ -127,9 +145,15 @@ fn counting_allocates_nothing() {
     Metrics::new(selector).register(&mut registry);
     text::encode(&mut metrics, &registry).unwrap();
     let has = |sample: &str| metrics.lines().any(|line| line == sample);
-    assert!(has(r#"fetchwise_decisions_total{via="select",source="learned",fetcher="direct_access"} 2"#), "{metrics}");
+    assert!(
+        has(
+            r#"fetchwise_decisions_total{via="select",source="learned",fetcher="direct_access"} 2"#
+        ),
+        "{metrics}"
+    );
     let attempts = metrics.lines().filter(|line| line.starts_with("fetchwise_attempts_total{"));
-    let attempts: f64 = attempts.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();
+    let attempts: f64 =
+        attempts.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();
     assert_eq!(attempts, 20.0);
 }
 

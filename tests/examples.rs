@@ -1,5 +1,5 @@
-//! The examples run, and print what they demonstrate. `cargo test` builds them; `cargo test --test examples` alone does
-//! not.
+//! The examples run, and print what they demonstrate. `cargo test` builds them;
+//! `cargo test --test examples` alone does not.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
@@ -14,7 +14,11 @@ fn run(name: &str) -> String {
     program.pop();
     program.push("examples");
     program.push(name);
-    assert!(program.exists(), "{} is not built: cargo test --workspace --all-features builds it", program.display());
+    assert!(
+        program.exists(),
+        "{} is not built: cargo test --workspace --all-features builds it",
+        program.display()
+    );
     let output = Command::new(program).output().unwrap();
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -22,10 +26,12 @@ fn run(name: &str) -> String {
 
 #[test]
 fn reqwest_gets_past_the_block_after_one_refusal() {
-    // Two decisions in a hundred explore, and then the site refuses once more: one of three runs has none of them.
+    // Two decisions in a hundred explore, and then the site refuses once more: one of three runs
+    // has none of them.
     let expected = ["127.0.0.2  asked 3 times, refused 0", "127.0.0.3  asked 4 times, refused 1"];
     let runs: Vec<String> = (0..3).map(|_| run("reqwest")).collect();
-    let has_all = |said: &String| expected.iter().all(|line| said.lines().any(|said| said == *line));
+    let has_all =
+        |said: &String| expected.iter().all(|line| said.lines().any(|said| said == *line));
     assert!(runs.iter().any(has_all), "{runs:#?}");
 }
 
@@ -52,7 +58,10 @@ fn a_polite_crawler_fetches_all_but_what_robots_txt_forbids() {
     let said = run("polite");
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.iter().filter(|line| line.ends_with(" bytes")).count(), 5, "{said}");
-    assert!(lines[5].contains("/deeper/1: Some(\"disallowed\")"), "in the order of the input: {said}");
+    assert!(
+        lines[5].contains("/deeper/1: Some(\"disallowed\")"),
+        "in the order of the input: {said}"
+    );
     assert!(lines[6].starts_with("5 delivered"), "{said}");
 }
 

@@ -1,5 +1,5 @@
-//! A server on loopback addresses: one 20 KB page over HTTP/1.1 with keep-alive, for the `pipeline` bench and the
-//! report.
+//! A server on loopback addresses: one 20 KB page over HTTP/1.1 with keep-alive, for the `pipeline`
+//! bench and the report.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -29,7 +29,10 @@ pub(crate) fn run(tell: impl FnOnce(u16)) {
         let port = first.local_addr().unwrap().port();
         let page = page();
         for host in 1..HOSTS {
-            tokio::spawn(serve(TcpListener::bind((address(host), port)).await.unwrap(), page.clone()));
+            tokio::spawn(serve(
+                TcpListener::bind((address(host), port)).await.unwrap(),
+                page.clone(),
+            ));
         }
         tell(port);
         serve(first, page).await;
@@ -60,7 +63,9 @@ async fn serve(listener: TcpListener, page: Bytes) {
                     Ok::<_, Infallible>(response.unwrap())
                 }
             });
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
         });
     }
 }

@@ -1,9 +1,9 @@
-//! Pages like those of common web software: a blog, a shop, the front page of a newspaper, an article of a wiki, an
-//! application rendered by its server with its data, a thread of a forum.
+//! Pages like those of common web software: a blog, a shop, the front page of a newspaper, an
+//! article of a wiki, an application rendered by its server with its data, a thread of a forum.
 //!
-//! They are made from fixed numbers, so that each run of a bench reads the same bytes. Markup, class names, scripts and
-//! styles are typical of such pages; text and names are made up.
-//! Must not know: what is measured with them.
+//! They are made from fixed numbers, so that each run of a bench reads the same bytes. Markup,
+//! class names, scripts and styles are typical of such pages; text and names are made up. Must not
+//! know: what is measured with them.
 
 use std::fmt::Write;
 
@@ -25,11 +25,15 @@ struct Numbers(u64);
 
 impl Numbers {
     fn new(page: usize, site: u64) -> Self {
-        Self((page as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ site.wrapping_mul(0xD1B5_4A32_D192_ED03))
+        Self(
+            (page as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                ^ site.wrapping_mul(0xD1B5_4A32_D192_ED03),
+        )
     }
 
     fn below(&mut self, most: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % most.max(1)
     }
 
@@ -44,7 +48,8 @@ impl Numbers {
             let word = WORDS[self.below(WORDS.len())];
             match n {
                 0 => {
-                    let (first, rest) = word.split_at(word.char_indices().nth(1).map_or(word.len(), |(at, _)| at));
+                    let (first, rest) =
+                        word.split_at(word.char_indices().nth(1).map_or(word.len(), |(at, _)| at));
                     out.extend(first.chars().flat_map(char::to_uppercase));
                     out.push_str(rest);
                 }
@@ -83,15 +88,17 @@ impl Numbers {
 }
 
 const WORDS: [&str; 112] = [
-    "the", "a", "of", "and", "in", "to", "for", "with", "on", "by", "from", "at", "as", "is", "was", "were", "has",
-    "had", "not", "but", "their", "this", "which", "who", "when", "after", "before", "between", "under", "over",
-    "about", "more", "most", "some", "many", "new", "old", "first", "last", "long", "small", "large", "early", "late",
-    "public", "local", "city", "council", "river", "garden", "house", "street", "market", "school", "family", "people",
-    "children", "country", "village", "water", "winter", "summer", "morning", "evening", "year", "week", "month",
-    "century", "price", "company", "team", "season", "match", "music", "museum", "library", "kitchen", "bread",
-    "coffee", "paper", "window", "engine", "bridge", "railway", "station", "journey", "weather", "report", "question",
-    "answer", "meeting", "plan", "project", "result", "number", "cost", "growth", "service", "support", "update",
-    "version", "release", "language", "science", "research", "history", "café", "naïve", "façade", "doctor", "program",
+    "the", "a", "of", "and", "in", "to", "for", "with", "on", "by", "from", "at", "as", "is",
+    "was", "were", "has", "had", "not", "but", "their", "this", "which", "who", "when", "after",
+    "before", "between", "under", "over", "about", "more", "most", "some", "many", "new", "old",
+    "first", "last", "long", "small", "large", "early", "late", "public", "local", "city",
+    "council", "river", "garden", "house", "street", "market", "school", "family", "people",
+    "children", "country", "village", "water", "winter", "summer", "morning", "evening", "year",
+    "week", "month", "century", "price", "company", "team", "season", "match", "music", "museum",
+    "library", "kitchen", "bread", "coffee", "paper", "window", "engine", "bridge", "railway",
+    "station", "journey", "weather", "report", "question", "answer", "meeting", "plan", "project",
+    "result", "number", "cost", "growth", "service", "support", "update", "version", "release",
+    "language", "science", "research", "history", "café", "naïve", "façade", "doctor", "program",
     "minister",
 ];
 
@@ -130,7 +137,8 @@ fn blog(page: usize, bytes: usize) -> String {
          = {{\"baseUrl\":\"https:\\/\\/blog.example\\/images\\/emoji\\/72x72\\/\",\"ext\":\".png\",\"source\":{{\"concatemoji\":\
          \"https:\\/\\/blog.example\\/wp-includes\\/js\\/wp-emoji-release.min.js?ver=6.5.2\"}}}};\n</script>\n<style id='wp-block-library-inline-css'>\n"
     );
-    for block in ["button", "columns", "gallery", "image", "quote", "table", "cover", "navigation"] {
+    for block in ["button", "columns", "gallery", "image", "quote", "table", "cover", "navigation"]
+    {
         writeln!(out, ".wp-block-{block}{{margin:0 0 1em;padding:calc(.667em + 2px) calc(1.333em + 2px);box-sizing:border-box}}.wp-block-{block}.is-style-wide>*{{max-width:var(--wp--style--global--wide-size)}}").unwrap();
     }
     out += "</style>\n";
@@ -273,9 +281,16 @@ fn wiki(page: usize, bytes: usize) -> String {
         title.replace(' ', "_"),
         n.hex(32)
     );
-    for item in
-        ["Main page", "Contents", "Current events", "Random article", "About", "Contact us", "Help", "Recent changes"]
-    {
+    for item in [
+        "Main page",
+        "Contents",
+        "Current events",
+        "Random article",
+        "About",
+        "Contact us",
+        "Help",
+        "Recent changes",
+    ] {
         writeln!(out, "<li id=\"n-{0}\" class=\"mw-list-item\"><a href=\"/wiki/{0}\" title=\"{item}\"><span>{item}</span></a></li>", item.replace(' ', "_")).unwrap();
     }
     write!(out, "</ul></nav></div>\n<main id=\"content\" class=\"mw-body\"><h1 id=\"firstHeading\" class=\"firstHeading mw-first-heading\"><span class=\"mw-page-title-main\">{title}</span></h1>\n<div id=\"mw-content-text\" class=\"mw-body-content\"><div class=\"mw-content-ltr mw-parser-output\" lang=\"en\" dir=\"ltr\"><table class=\"infobox vcard\"><tbody>").unwrap();
@@ -320,7 +335,12 @@ fn application(page: usize, bytes: usize) -> String {
         n.hex(16)
     );
     for chunk in ["webpack", "framework", "main", "pages/_app", "pages/rooms/[slug]"] {
-        write!(out, "<script src=\"/_next/static/chunks/{chunk}-{}.js\" defer=\"\"></script>", n.hex(16)).unwrap();
+        write!(
+            out,
+            "<script src=\"/_next/static/chunks/{chunk}-{}.js\" defer=\"\"></script>",
+            n.hex(16)
+        )
+        .unwrap();
     }
     out += "</head><body><div id=\"__next\"><div class=\"Layout_root__3kF9a\"><header class=\"Header_bar__x81Pq flex items-center justify-between px-4 py-2\"><a class=\"text-xl font-bold\" href=\"/\">Rooms</a></header><main class=\"mx-auto max-w-7xl px-4 sm:px-6 lg:px-8\"><div class=\"grid grid-cols-1 gap-6 md:grid-cols-2 lg:grid-cols-3\">";
     let mut items = Vec::new();

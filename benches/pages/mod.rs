@@ -1,6 +1,5 @@
-//! The pages of the detector's measurements, and the two HTML parsers for comparison. Shared by the `detect` bench and
-//! the report.
-//! Must not know: what is measured with them.
+//! The pages of the detector's measurements, and the two HTML parsers for comparison. Shared by the
+//! `detect` bench and the report. Must not know: what is measured with them.
 
 mod generators;
 #[path = "../../crates/detect/tests/detector/html_files.rs"]
@@ -15,7 +14,9 @@ pub(crate) use parsers::{Markers, PageFacts, with_html5ever, with_lol_html};
 
 fn documentation() -> Vec<Vec<u8>> {
     let sysroot = std::process::Command::new("rustc").args(["--print", "sysroot"]).output();
-    let root = sysroot.map(|o| PathBuf::from(String::from_utf8_lossy(&o.stdout).trim())).unwrap_or_default();
+    let root = sysroot
+        .map(|o| PathBuf::from(String::from_utf8_lossy(&o.stdout).trim()))
+        .unwrap_or_default();
     let mut files = Vec::new();
     html_files(&root.join("share/doc/rust/html/std"), &mut files);
     files.sort();
@@ -26,7 +27,12 @@ fn documentation() -> Vec<Vec<u8>> {
 pub(crate) fn sets() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     let documentation = documentation();
     let between = |low: usize, high: usize, most: usize| -> Vec<Vec<u8>> {
-        documentation.iter().filter(|b| (low..high).contains(&b.len())).take(most).cloned().collect()
+        documentation
+            .iter()
+            .filter(|b| (low..high).contains(&b.len()))
+            .take(most)
+            .cloned()
+            .collect()
     };
     let five = documentation.iter().cycle().take(4_000).scan(0, |sum, b| {
         *sum += b.len();
@@ -34,9 +40,9 @@ pub(crate) fn sets() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     });
     // Pages of many makers, including the documentation if it is installed.
     let mixed = |low: usize, high: usize, each: usize| -> Vec<Vec<u8>> {
-        let made = GENERATORS
-            .iter()
-            .flat_map(|(_, make)| (0..each).map(move |page| make(page, low + (high - low) * page / each).into_bytes()));
+        let made = GENERATORS.iter().flat_map(|(_, make)| {
+            (0..each).map(move |page| make(page, low + (high - low) * page / each).into_bytes())
+        });
         made.chain(between(low, high, each)).collect()
     };
     let repeat = |unit: &str| vec![unit.repeat((1 << 20) / unit.len()).into_bytes()];
@@ -64,7 +70,11 @@ pub(crate) fn sets() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         ("adv: weak markers", repeat("<div class=\"g-recaptcha\"></div>")),
         ("adv: parts of markers", repeat("<i grecaptcha.>")),
     ];
-    sets.extend(GENERATORS.map(|(name, make)| (name, (0..8).map(|page| make(page, 60_000).into_bytes()).collect())));
+    sets.extend(
+        GENERATORS.map(|(name, make)| {
+            (name, (0..8).map(|page| make(page, 60_000).into_bytes()).collect())
+        }),
+    );
     if let Some(corpus) = std::env::var_os("FETCHWISE_CORPUS") {
         let mut files = Vec::new();
         html_files(&Path::new(&corpus).parent().unwrap().join("pages"), &mut files);

@@ -1,9 +1,11 @@
-//! The two HTML parsers that the detector is compared with, and the search for markers that follows them.
+//! The two HTML parsers that the detector is compared with, and the search for markers that follows
+//! them.
 //!
-//! They collect the facts behind a verdict: visible and noscript text, counted and its beginning kept, the title,
-//! links, fields, pictures, frames, scripts and their bytes, refreshes, empty elements with an id. Then they search for
-//! the markers and sentences of the shipped rules: on a page with much text only those that are significant there, else
-//! all. They do not weigh markers or check their positions, so they do a little less than the whole job.
+//! They collect the facts behind a verdict: visible and noscript text, counted and its beginning
+//! kept, the title, links, fields, pictures, frames, scripts and their bytes, refreshes, empty
+//! elements with an id. Then they search for the markers and sentences of the shipped rules: on a
+//! page with much text only those that are significant there, else all. They do not weigh markers
+//! or check their positions, so they do a little less than the whole job.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,13 +15,16 @@ use fetchwise::detect::Detector;
 use html5ever::LocalName;
 use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::states::RawKind;
-use html5ever::tokenizer::{BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
+use html5ever::tokenizer::{
+    BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
+};
 use lol_html::html_content::{Element, TextType};
 use lol_html::{EndTagHandler, HandlerResult, HtmlRewriter, Settings, doc_text, element, text};
 
 use super::head;
 
-/// The markers and sentences of the shipped rules in an Aho-Corasick automaton: the part before any wildcard.
+/// The markers and sentences of the shipped rules in an Aho-Corasick automaton: the part before any
+/// wildcard.
 pub(crate) struct Markers {
     /// For every page: those of rules that apply despite much text.
     pub(crate) early: AhoCorasick,
@@ -36,13 +41,17 @@ impl Markers {
         let rules: toml::Table = Detector::shipped_rules().parse().unwrap();
         let (mut early, mut late, mut sentences) = (Vec::new(), Vec::new(), Vec::new());
         for rule in rules["rule"].as_array().unwrap() {
-            let strings = |key: &str| rule.get(key).and_then(|v| v.as_array()).cloned().unwrap_or_default();
-            let literal = |v: &toml::Value| v.as_str().unwrap().split('{').next().unwrap().to_lowercase();
+            let strings =
+                |key: &str| rule.get(key).and_then(|v| v.as_array()).cloned().unwrap_or_default();
+            let literal =
+                |v: &toml::Value| v.as_str().unwrap().split('{').next().unwrap().to_lowercase();
             let also = strings("also");
             let also = also.iter().flat_map(|group| group.as_array().unwrap().clone());
             let find = strings("find").into_iter().chain(also);
-            let chars = rule.get("max_visible_chars").and_then(toml::Value::as_integer).unwrap_or(0);
-            let holds_beside_much = chars > 1_500 || matches!(rule["grade"].as_str(), Some("presence" | "paywall"));
+            let chars =
+                rule.get("max_visible_chars").and_then(toml::Value::as_integer).unwrap_or(0);
+            let holds_beside_much =
+                chars > 1_500 || matches!(rule["grade"].as_str(), Some("presence" | "paywall"));
             let set = if holds_beside_much { &mut early } else { &mut late };
             set.extend(find.map(|v| literal(&v)));
             sentences.extend(strings("text").iter().map(literal));
@@ -61,7 +70,10 @@ impl Markers {
             return self.early.find_iter(head(page)).count();
         }
         self.late.find_iter(head(page)).count()
-            + [&facts.visible, &facts.noscript].map(|t| self.sentences.find_iter(&t.kept).count()).iter().sum::<usize>()
+            + [&facts.visible, &facts.noscript]
+                .map(|t| self.sentences.find_iter(&t.kept).count())
+                .iter()
+                .sum::<usize>()
     }
 }
 
@@ -175,7 +187,11 @@ pub(crate) fn with_lol_html(page: &[u8]) -> PageFacts {
         }))
         .append_element_content_handler(element!("template, svg, math, [hidden]", skip))
         .append_element_content_handler(element!("[style]", |el| {
-            if el.get_attribute("style").is_some_and(|style| hides(&style)) { skip(el) } else { Ok(()) }
+            if el.get_attribute("style").is_some_and(|style| hides(&style)) {
+                skip(el)
+            } else {
+                Ok(())
+            }
         }))
         .append_element_content_handler(element!("a", count(|f| &mut f.links)))
         .append_element_content_handler(element!("img", count(|f| &mut f.images)))
@@ -236,7 +252,8 @@ enum RawElement {
 impl Sink {
     fn open(&self, tag: &Tag) -> TokenSinkResult<()> {
         let facts = &mut *self.facts.borrow_mut();
-        let attribute = |name: &str| tag.attrs.iter().find(|a| &*a.name.local == name).map(|a| &*a.value);
+        let attribute =
+            |name: &str| tag.attrs.iter().find(|a| &*a.name.local == name).map(|a| &*a.value);
         let name = &*tag.name;
         facts.mount = matches!(name, "div" | "main" | "section") && attribute("id").is_some();
         let mut skip = self.skip.borrow_mut();

@@ -1,5 +1,5 @@
-//! Any status, headers and body: the detector never panics, never contradicts itself, and keeps no state of the
-//! previous page.
+//! Any status, headers and body: the detector never panics, never contradicts itself, and keeps no
+//! state of the previous page.
 //!
 //! The input has two bytes of status, header lines up to an empty line, and the body.
 #![no_main]
@@ -35,11 +35,21 @@ fuzz_target!(|bytes: &[u8]| {
         .map(|(name, value)| Header::new(name.trim(), value.trim()))
         .collect();
     let status = u16::from_le_bytes(*status) % 1000;
-    let page = Page { url: Some("http://example.org/a"), final_url: None, status, headers: &headers, body };
+    let page = Page {
+        url: Some("http://example.org/a"),
+        final_url: None,
+        status,
+        headers: &headers,
+        body,
+    };
 
     let verdict = USED.with_borrow_mut(|scratch| DETECTOR.inspect(&page, scratch));
     check(&page, &verdict);
-    assert_eq!(verdict, DETECTOR.inspect(&page, &mut Scratch::default()), "a used scratch changes nothing");
+    assert_eq!(
+        verdict,
+        DETECTOR.inspect(&page, &mut Scratch::default()),
+        "a used scratch changes nothing"
+    );
     let explained = USED.with_borrow_mut(|scratch| DETECTOR.explain(&page, scratch));
     assert_eq!(verdict, explained.verdict, "explaining changes nothing");
     let matches = &explained.matches;
@@ -47,14 +57,18 @@ fuzz_target!(|bytes: &[u8]| {
         let cues = explained.cues.as_ref();
         assert!(cues.is_some_and(|cues| cues.core && cues.sum >= cues.threshold), "{cues:?}");
     } else if let Some(rule) = &verdict.rule {
-        assert!(matches.iter().any(|found| found.rule == *rule), "{rule} decided, and is not among {matches:?}");
+        assert!(
+            matches.iter().any(|found| found.rule == *rule),
+            "{rule} decided, and is not among {matches:?}"
+        );
     }
     let counted = USED.with_borrow_mut(|scratch| COUNTING.inspect(&page, scratch));
     assert_eq!(decision(&verdict), decision(&counted), "counting to the end changes no decision");
     assert!(counted.text_chars >= verdict.text_chars);
 
     check(&page, &GENERIC.inspect(&page, &mut Scratch::default()));
-    // The baseline may call a page blocked and empty at once, so the only check is that it does not panic.
+    // The baseline may call a page blocked and empty at once, so the only check is that it does not
+    // panic.
     let _ = KEYWORDS.inspect(&page, &mut Scratch::default());
 });
 
@@ -76,8 +90,14 @@ fn check(page: &Page<'_>, verdict: &Verdict) {
     }
     let thin = verdict.text_complete && verdict.text_chars < CONTENT_CHARS;
     assert!(!verdict.block_cues || thin && !blocked && !verdict.is_queued, "{verdict:?}");
-    assert!(verdict.redirect.as_ref().is_none_or(|target| empty && !target.is_empty()), "{verdict:?}");
+    assert!(
+        verdict.redirect.as_ref().is_none_or(|target| empty && !target.is_empty()),
+        "{verdict:?}"
+    );
     let mut found = Vec::new();
     heuristics(page, verdict, &mut found);
-    assert!(found.iter().all(|heuristic| !heuristic.kind.is_empty() && !heuristic.value.is_empty()), "{found:?}");
+    assert!(
+        found.iter().all(|heuristic| !heuristic.kind.is_empty() && !heuristic.value.is_empty()),
+        "{found:?}"
+    );
 }

@@ -1,7 +1,7 @@
 //! Any bytes as parts of a cold store: nothing panics, and no value is returned that was not put.
 //!
-//! The first byte selects one of four modes: the manifest or a run on bare bytes; a run with the fuzzer's content and right
-//! checksums; and a real store with damage.
+//! The first byte selects one of four modes: the manifest or a run on bare bytes; a run with the
+//! fuzzer's content and right checksums; and a real store with damage.
 #![no_main]
 
 mod mem_fs;
@@ -22,7 +22,8 @@ type Entries = BTreeMap<u64, Vec<u8>>;
 /// The files of a healthy store of several runs, and its entries.
 static HEALTHY: LazyLock<(BTreeMap<PathBuf, Vec<u8>>, Entries)> = LazyLock::new(|| {
     let fs = Arc::new(MemFs::default());
-    let store = ColdStore::open_with(fs.clone(), Path::new(DIR), options()).expect("a store in an empty directory");
+    let store = ColdStore::open_with(fs.clone(), Path::new(DIR), options())
+        .expect("a store in an empty directory");
     for round in 0..3 {
         for n in 0..100 {
             store.put(key(n * (round + 1)), &[n as u8; 60]).expect("a put");
@@ -74,10 +75,13 @@ fuzz_target!(|bytes: &[u8]| {
 fn damaged(bytes: &[u8]) {
     let (files, entries) = &*HEALTHY;
     let mut files = files.clone();
-    // Changes stay small: a fuzzer that could write four bytes of its choice would in time forge a checksum.
+    // Changes stay small: a fuzzer that could write four bytes of its choice would in time forge a
+    // checksum.
     for change in bytes.chunks_exact(6).take(4) {
         let at = usize::from(change[0]) % files.len();
-        let Some((_, file)) = files.iter_mut().nth(at).filter(|(_, file)| !file.is_empty()) else { continue };
+        let Some((_, file)) = files.iter_mut().nth(at).filter(|(_, file)| !file.is_empty()) else {
+            continue;
+        };
         let place = |low: u8, high: u8| (usize::from(low) | usize::from(high) << 8) % file.len();
         let (from, to) = (place(change[1], change[2]), place(change[3], change[4]));
         match change[5] % 4 {

@@ -1,10 +1,11 @@
-//! Any bytes as terms: headers, robots.txt and meta elements. Nothing panics, what is read is bounded, and a crawl without
-//! purposes skips nothing.
+//! Any bytes as terms: headers, robots.txt and meta elements. Nothing panics, what is read is
+//! bounded, and a crawl without purposes skips nothing.
 #![no_main]
 
 use fetchwise::detect::robots_meta;
 use fetchwise_types::consent::{
-    ConsentSettings, MAX_TERMS, Purpose, RobotsTerms, RslTerms, TermPlace, header_terms, robots_directives,
+    ConsentSettings, MAX_TERMS, Purpose, RobotsTerms, RslTerms, TermPlace, header_terms,
+    robots_directives,
 };
 use fetchwise_types::response::Header;
 use libfuzzer_sys::fuzz_target;
@@ -20,7 +21,9 @@ fuzz_target!(|bytes: &[u8]| {
     for directives in robots_meta(bytes, AGENT) {
         robots_directives(&directives, TermPlace::Meta, AGENT, &mut terms);
     }
-    let groups = format!("User-agent: *\nContent-Usage: {value}\nContent-Signal: /{path} {value}\nLicense: {value}");
+    let groups = format!(
+        "User-agent: *\nContent-Usage: {value}\nContent-Signal: /{path} {value}\nLicense: {value}"
+    );
     for robots in [bytes, groups.as_bytes()] {
         let robots = RobotsTerms::read(robots, AGENT);
         assert!(!robots.is_empty() || robots.at(path).is_empty());
@@ -34,8 +37,11 @@ fuzz_target!(|bytes: &[u8]| {
         terms.extend(RslTerms::read(file).at(&page, TermPlace::RobotsTxt));
     }
     let any = ConsentSettings::default();
-    let training = ConsentSettings { purposes: vec![Purpose::TrainAi], ..ConsentSettings::default() };
-    let is_reserved = terms.iter().any(|term| term.purpose == Some(Purpose::TrainAi) && term.allowed == Some(false));
+    let training =
+        ConsentSettings { purposes: vec![Purpose::TrainAi], ..ConsentSettings::default() };
+    let is_reserved = terms
+        .iter()
+        .any(|term| term.purpose == Some(Purpose::TrainAi) && term.allowed == Some(false));
     if let Some(consent) = any.judge(terms.clone()) {
         assert!(!any.withholds(&consent));
         // What reserves is never dropped, and there are few different terms of that kind.

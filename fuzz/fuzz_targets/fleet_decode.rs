@@ -1,5 +1,5 @@
-//! Any bytes as a message, an evidence snapshot, a global snapshot, or a node state: nothing panics, memory stays in bounds, and what
-//! is read is written to the same bytes.
+//! Any bytes as a message, an evidence snapshot, a global snapshot, or a node state: nothing
+//! panics, memory stays in bounds, and what is read is written to the same bytes.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,11 @@ fn read(body: &[u8]) {
     let header = *batch.header();
     assert_eq!(peek(body).unwrap().first, header.first);
     let mut states = PeerStates::default();
-    for link in states.apply_links(NodeId::from_bytes([1; 16]), &batch, Timestamp::from_millis(1_800_000_000_000)) {
+    for link in states.apply_links(
+        NodeId::from_bytes([1; 16]),
+        &batch,
+        Timestamp::from_millis(1_800_000_000_000),
+    ) {
         let _ = states.links.state(link, batch.egress());
     }
     assert!(states.links.len() <= batch.links());
@@ -47,12 +51,17 @@ fn read(body: &[u8]) {
     let mut links = BTreeMap::new();
     batch.each_link(|position, link| {
         if !attempts.contains(&position) {
-            links.insert(position, (link.domain.to_owned(), RemoteLinkState { domain: "", ..*link }));
+            links.insert(
+                position,
+                (link.domain.to_owned(), RemoteLinkState { domain: "", ..*link }),
+            );
         }
     });
     let mut builder = Builder::new(header.epoch, header.base, header.first).behind(batch.egress());
     let count = links.len();
-    let go_to = |builder: &mut Builder, links: &mut BTreeMap<u64, (String, RemoteLinkState<'_>)>, position: u64| {
+    let go_to = |builder: &mut Builder,
+                 links: &mut BTreeMap<u64, (String, RemoteLinkState<'_>)>,
+                 position: u64| {
         while builder.next() < position {
             match links.remove(&builder.next()) {
                 Some((domain, link)) => builder.link(&RemoteLinkState { domain: &domain, ..link }),

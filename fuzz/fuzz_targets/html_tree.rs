@@ -1,5 +1,5 @@
-//! HTML built from elements with correct and broken end tags: the streaming reader counts visible and noscript text
-//! like the slow one, and stopping early changes no decision.
+//! HTML built from elements with correct and broken end tags: the streaming reader counts visible
+//! and noscript text like the slow one, and stopping early changes no decision.
 #![no_main]
 
 use std::cell::RefCell;
@@ -109,7 +109,8 @@ const NAMES: [&str; 40] = [
     "label",
     "code",
 ];
-const RAW: [&str; 9] = ["script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp", "plaintext"];
+const RAW: [&str; 9] =
+    ["script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp", "plaintext"];
 const ATTRIBUTES: [&str; 12] = [
     "id",
     "class",
@@ -207,7 +208,8 @@ fuzz_target!(|input: (u16, Vec<Node>)| {
     let mut html = String::from("<body>");
     nodes.iter().for_each(|node| write(node, 0, &mut html));
     let headers = [Header::new("Content-Type", "text/html; charset=utf-8")];
-    let page = Page { status: status % 1000, headers: &headers, body: html.as_bytes(), ..Page::default() };
+    let page =
+        Page { status: status % 1000, headers: &headers, body: html.as_bytes(), ..Page::default() };
 
     let early = USED.with_borrow_mut(|scratch| DETECTOR.inspect(&page, scratch));
     let all = USED.with_borrow_mut(|scratch| COUNTING.inspect(&page, scratch));
@@ -224,7 +226,16 @@ fuzz_target!(|input: (u16, Vec<Node>)| {
     }
     assert_eq!(all.noscript_chars as usize, want.noscript, "noscript: {html:?}");
     let decision = |v: &fetchwise::detect::Verdict| {
-        (v.is_blocked, v.is_queued, v.has_spa, v.is_empty, v.rule.clone(), v.vendor.clone(), v.has_paywall, v.soft_404)
+        (
+            v.is_blocked,
+            v.is_queued,
+            v.has_spa,
+            v.is_empty,
+            v.rule.clone(),
+            v.vendor.clone(),
+            v.has_paywall,
+            v.soft_404,
+        )
     };
     assert_eq!(decision(&early), decision(&all), "stopping early: {html:?}");
     assert!(early.text_chars <= all.text_chars);

@@ -1,5 +1,5 @@
-//! Any bytes as a record, a block or a snapshot that has passed its checksum: nothing panics, and decoded data encodes to the
-//! same bytes.
+//! Any bytes as a record, a block or a snapshot that has passed its checksum: nothing panics, and
+//! decoded data encodes to the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
 //! Any bytes as parts of a log: nothing panics, and no record is delivered that was not written.
 //!
-//! The first byte selects one of three modes: the decoders of the format on bare bytes; a segment with the fuzzer's
-//! frames and right checksums; and a real log of a few segments with damage.
+//! The first byte selects one of three modes: the decoders of the format on bare bytes; a segment
+//! with the fuzzer's frames and right checksums; and a real log of a few segments with damage.
 #![no_main]
 
 mod mem_fs;
@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use fetchwise_log::format::{
-    FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS, Records, SEAL_LEN, Seal, SegmentHeader, count_records,
-    frame_len, payload_crc, put_record,
+    FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS, Records, SEAL_LEN, Seal, SegmentHeader,
+    count_records, frame_len, payload_crc, put_record,
 };
 use fetchwise_log::fuzzing::PlainBlocks;
 use fetchwise_log::{
-    CompactOptions, Damage, Durability, Log, LogOptions, Maintenance, ReadItem, Reader, Record, RecordRef,
+    CompactOptions, Damage, Durability, Log, LogOptions, Maintenance, ReadItem, Reader, Record,
+    RecordRef,
 };
 use libfuzzer_sys::fuzz_target;
 use mem_fs::MemFs;
@@ -26,8 +27,8 @@ const DIR: &str = "/log";
 /// A written record: kind, schema, key, payload.
 type Written = (u16, u16, u64, Vec<u8>);
 
-/// A healthy log of several segments, written by two runs of the real writer, which packs. The segments of the first run
-/// are packed by maintenance, too.
+/// A healthy log of several segments, written by two runs of the real writer, which packs. The
+/// segments of the first run are packed by maintenance, too.
 struct Healthy {
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// Its segments, oldest first.
@@ -39,12 +40,13 @@ static HEALTHY: LazyLock<Healthy> = LazyLock::new(|| {
     let fs = Arc::new(MemFs::default());
     let mut records = HashMap::new();
     for run in 0..2_u64 {
-        let (log, _) =
-            Log::open_with(fs.clone(), Path::new(DIR), options()).expect("a log in an empty or healthy directory");
+        let (log, _) = Log::open_with(fs.clone(), Path::new(DIR), options())
+            .expect("a log in an empty or healthy directory");
         for i in 0..48_u64 {
             // Half of a payload can be packed.
-            let payload: Vec<u8> =
-                (0..(i as usize * 37) % 900).map(|at| if at % 2 == 0 { i as u8 } else { (at * at) as u8 }).collect();
+            let payload: Vec<u8> = (0..(i as usize * 37) % 900)
+                .map(|at| if at % 2 == 0 { i as u8 } else { (at * at) as u8 })
+                .collect();
             let (kind, schema, key_hash) = (1 + i as u16 % 4, 1, run * 1000 + i);
             let record = Record { kind, schema, key_hash, time_ms: i as i64, payload: &payload };
             let ticket = log.append(record).expect("an append to a healthy log");
@@ -52,15 +54,19 @@ static HEALTHY: LazyLock<Healthy> = LazyLock::new(|| {
             if i % 4 == 3 {
                 log.wait(ticket).expect("a write to memory");
             }
-            records.insert(ticket.seq().expect("nothing is shed"), (kind, schema, key_hash, payload));
+            records
+                .insert(ticket.seq().expect("nothing is shed"), (kind, schema, key_hash, payload));
         }
         log.close().expect("closing a healthy log");
         if run == 0 {
-            let maintenance = Maintenance::lock_with(fs.clone(), Path::new(DIR)).expect("nobody has the lock");
+            let maintenance =
+                Maintenance::lock_with(fs.clone(), Path::new(DIR)).expect("nobody has the lock");
             let mut options = CompactOptions::new(0, 0);
             (options.max_jump, options.segment_bytes) = (None, 1);
             options.blocks = Some(&PlainBlocks);
-            maintenance.compact(&options, &mut |_, _| true, &mut |_| {}).expect("a compaction of a healthy log");
+            maintenance
+                .compact(&options, &mut |_, _| true, &mut |_| {})
+                .expect("a compaction of a healthy log");
         }
     }
     let files = fs.contents();
@@ -109,7 +115,8 @@ fn bare(bytes: &[u8]) {
     }
 }
 
-/// Reads a segment with arbitrary frames and right checksums, as a bug in some release might have written it.
+/// Reads a segment with arbitrary frames and right checksums, as a bug in some release might have
+/// written it.
 fn forged(bytes: &[u8]) {
     let name = &HEALTHY.segments[0];
     let Ok(mut header) = SegmentHeader::decode(&HEALTHY.files[name]) else { return };
@@ -139,8 +146,15 @@ fn forged(bytes: &[u8]) {
         let offset = file.len() as u64;
         let durable_off = if shape & 16 == 0 { offset } else { u64::from(input.byte()) << 6 };
         let pcrc = payload_crc(header.nonce, first_seq, &payload);
-        let frame =
-            FrameHeader { payload_len: payload.len() as u32, pcrc, first_seq, durable_off, count, kind, max_time: 5 };
+        let frame = FrameHeader {
+            payload_len: payload.len() as u32,
+            pcrc,
+            first_seq,
+            durable_off,
+            count,
+            kind,
+            max_time: 5,
+        };
         file.extend_from_slice(&frame.encode(header.nonce, offset));
         file.extend_from_slice(&payload);
         file.resize(offset as usize + frame_len(payload.len()) as usize, 0);
@@ -166,7 +180,8 @@ fn damaged(bytes: &[u8], reopen: bool) {
         }
         let Some(file) = files.get_mut(segment).filter(|file| !file.is_empty()) else { continue };
         let at = input.number() % file.len();
-        // Changes stay small: a fuzzer that could write four bytes of its choice would in time forge a checksum.
+        // Changes stay small: a fuzzer that could write four bytes of its choice would in time
+        // forge a checksum.
         let len = usize::from(input.byte()).min(file.len() - at);
         match what {
             1 => file.truncate(at),
@@ -180,10 +195,15 @@ fn damaged(bytes: &[u8], reopen: bool) {
     }
     let fs = Arc::new(MemFs::with(files));
     let damage = read(&fs, Some(&HEALTHY.records));
-    // A single fault is reported to the exact record. Several may hide each other, but not the fact of damage.
+    // A single fault is reported to the exact record. Several may hide each other, but not the fact
+    // of damage.
     if let Some((missing, damage)) = damage {
-        let covered =
-            |seq: u64| damage.iter().filter_map(|d| d.records).any(|(first, last)| (first..=last).contains(&seq));
+        let covered = |seq: u64| {
+            damage
+                .iter()
+                .filter_map(|d| d.records)
+                .any(|(first, last)| (first..=last).contains(&seq))
+        };
         let silent: Vec<u64> = missing.iter().copied().filter(|&seq| !covered(seq)).collect();
         assert!(
             silent.is_empty() || (faults > 1 && !damage.is_empty()),
@@ -195,9 +215,13 @@ fn damaged(bytes: &[u8], reopen: bool) {
     }
 }
 
-/// Reads everything. Records come in order; with `written`, each equals the record written under its number. Returns
-/// the missing numbers before the last delivered one, and the reported damage; nothing when the log is refused.
-fn read(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) -> Option<(Vec<u64>, Vec<Damage>)> {
+/// Reads everything. Records come in order; with `written`, each equals the record written under
+/// its number. Returns the missing numbers before the last delivered one, and the reported damage;
+/// nothing when the log is refused.
+fn read(
+    fs: &Arc<MemFs>,
+    written: Option<&HashMap<u64, Written>>,
+) -> Option<(Vec<u64>, Vec<Damage>)> {
     let reader = Reader::open_with(fs.clone(), Path::new(DIR)).ok()?.with_blocks(&PlainBlocks);
     let mut last = 0;
     let mut seen = Vec::new();
@@ -206,7 +230,8 @@ fn read(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) -> Option<(Vec
         last = seq;
         seen.push(seq);
         if let Some(written) = written {
-            let (kind, schema, key_hash, payload) = written.get(&seq).expect("a record that was written");
+            let (kind, schema, key_hash, payload) =
+                written.get(&seq).expect("a record that was written");
             assert_eq!(
                 (record.kind, record.schema, record.key_hash, record.payload),
                 (*kind, *schema, *key_hash, &payload[..])
@@ -230,7 +255,8 @@ fn read(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) -> Option<(Vec
     Some((missing, summary.damage))
 }
 
-/// Opens the log for writing: either it is refused, or it is healthy from then on and accepts records.
+/// Opens the log for writing: either it is refused, or it is healthy from then on and accepts
+/// records.
 fn open(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) {
     let Ok((log, recovery)) = Log::open_with(fs.clone(), Path::new(DIR), options()) else { return };
     let ticket = log
@@ -240,7 +266,8 @@ fn open(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) {
     assert_eq!(ticket.seq(), Some(recovery.next_seq));
     log.close().expect("closing an open log");
 
-    let reader = Reader::open_with(fs.clone(), Path::new(DIR)).expect("what was open for writing can be read");
+    let reader = Reader::open_with(fs.clone(), Path::new(DIR))
+        .expect("what was open for writing can be read");
     let mut last = 0;
     let read = reader.with_blocks(&PlainBlocks).for_each(|seq, record| {
         assert!(seq > last, "record {seq} comes after record {last}");
@@ -301,7 +328,10 @@ impl Input<'_> {
                 for _ in 0..1 + (shape >> 1) % 4 {
                     let len = usize::from(self.byte() % 64);
                     let bytes = self.bytes(len);
-                    put_record(&mut payload, &RecordRef { kind: 1, schema: 1, key_hash: 0, payload: &bytes });
+                    put_record(
+                        &mut payload,
+                        &RecordRef { kind: 1, schema: 1, key_hash: 0, payload: &bytes },
+                    );
                 }
                 payload
             }

@@ -21,12 +21,16 @@ impl MemFs {
     /// Returns a copy of all files, by path.
     pub fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let files = self.files.lock().expect("nobody panics while holding it");
-        files.iter().map(|(path, content)| (path.clone(), content.lock().expect("as above").clone())).collect()
+        files
+            .iter()
+            .map(|(path, content)| (path.clone(), content.lock().expect("as above").clone()))
+            .collect()
     }
 
     /// Returns a file system with these files.
     pub fn with(contents: BTreeMap<PathBuf, Vec<u8>>) -> Self {
-        let files = contents.into_iter().map(|(path, bytes)| (path, Arc::new(Mutex::new(bytes)))).collect();
+        let files =
+            contents.into_iter().map(|(path, bytes)| (path, Arc::new(Mutex::new(bytes)))).collect();
         Self { files: Mutex::new(files), randoms: AtomicU64::new(1 << 32) }
     }
 }
@@ -38,8 +42,10 @@ impl Fs for MemFs {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let files = self.files.lock().expect("nobody panics while holding it");
-        let names =
-            files.keys().filter(|path| path.parent() == Some(dir)).filter_map(|path| path.file_name()?.to_str());
+        let names = files
+            .keys()
+            .filter(|path| path.parent() == Some(dir))
+            .filter_map(|path| path.file_name()?.to_str());
         Ok(names.map(str::to_owned).collect())
     }
 
@@ -103,7 +109,10 @@ struct MemFile(Content);
 impl FsFile for MemFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let content = self.0.lock().expect("nobody panics while holding it");
-        let rest = usize::try_from(offset).ok().and_then(|offset| content.get(offset..)).unwrap_or_default();
+        let rest = usize::try_from(offset)
+            .ok()
+            .and_then(|offset| content.get(offset..))
+            .unwrap_or_default();
         let len = rest.len().min(buf.len());
         buf[..len].copy_from_slice(&rest[..len]);
         Ok(len)

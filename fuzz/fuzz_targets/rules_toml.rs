@@ -1,5 +1,5 @@
-//! Rule files, as bytes and built from fields: an error names its line, and accepted rules are used without a panic, on
-//! a page made from the file itself.
+//! Rule files, as bytes and built from fields: an error names its line, and accepted rules are used
+//! without a panic, on a page made from the file itself.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -48,7 +48,8 @@ const GRADES: [&str; 14] = [
     "cue",
     "sure",
 ];
-const LISTS: [&str; 9] = ["find", "title", "title_starts", "title_part", "text", "refresh", "header", "cookie", "host"];
+const LISTS: [&str; 9] =
+    ["find", "title", "title_starts", "title_part", "text", "refresh", "header", "cookie", "host"];
 const PLACES: [&str; 5] = ["code", "text", "noscript", "hidden", "inert"];
 const NUMBERS: [&str; 8] = [
     "max_visible_chars",
@@ -60,8 +61,16 @@ const NUMBERS: [&str; 8] = [
     "max_visible_chars_200",
     "max_links_200",
 ];
-const FLAGS: [&str; 8] =
-    ["noindex", "refusal", "mount", "scripts", "title_absent", "always", "component", "application"];
+const FLAGS: [&str; 8] = [
+    "noindex",
+    "refusal",
+    "mount",
+    "scripts",
+    "title_absent",
+    "always",
+    "component",
+    "application",
+];
 
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
@@ -94,10 +103,14 @@ fn toml(rules: &[Rule]) -> String {
             out += &format!("{} = {}\n", LISTS[*field as usize % 9], list(items));
         }
         if !rule.also.is_empty() {
-            out += &format!("also = [{}]\n", rule.also.iter().map(|g| list(g)).collect::<Vec<_>>().join(", "));
+            out += &format!(
+                "also = [{}]\n",
+                rule.also.iter().map(|g| list(g)).collect::<Vec<_>>().join(", ")
+            );
         }
         if !rule.places.is_empty() {
-            let places: Vec<_> = rule.places.iter().map(|p| PLACES[*p as usize % 5].to_owned()).collect();
+            let places: Vec<_> =
+                rule.places.iter().map(|p| PLACES[*p as usize % 5].to_owned()).collect();
             out += &format!("places = {}\n", list(&places));
         }
         if !rule.status.is_empty() {
@@ -127,14 +140,27 @@ fuzz_target!(|input: Input| {
         assert_eq!(RELOADED.rule_count(), before);
         return;
     }
-    let headers =
-        [Header::new("Content-Type", "text/html"), Header::new("Server", "r1"), Header::new("Set-Cookie", "r=1")];
-    let html = format!("<title>{rules}</title><script>{rules}</script><p>{rules}<p hidden>{rules}</p><!-- {rules}");
-    for body in [html.as_str(), "<title>r1</title><script>document.cookie=1;location.reload()</script>", ""] {
+    let headers = [
+        Header::new("Content-Type", "text/html"),
+        Header::new("Server", "r1"),
+        Header::new("Set-Cookie", "r=1"),
+    ];
+    let html = format!(
+        "<title>{rules}</title><script>{rules}</script><p>{rules}<p hidden>{rules}</p><!-- {rules}"
+    );
+    for body in
+        [html.as_str(), "<title>r1</title><script>document.cookie=1;location.reload()</script>", ""]
+    {
         for status in [200, 403] {
-            let page =
-                Page { url: Some("http://r1/"), final_url: None, status, headers: &headers, body: body.as_bytes() };
-            let Explanation { verdict, matches, .. } = RELOADED.explain(&page, &mut Scratch::default());
+            let page = Page {
+                url: Some("http://r1/"),
+                final_url: None,
+                status,
+                headers: &headers,
+                body: body.as_bytes(),
+            };
+            let Explanation { verdict, matches, .. } =
+                RELOADED.explain(&page, &mut Scratch::default());
             assert!((0.0..=1.0).contains(&verdict.confidence));
             if let Some(rule) = verdict.rule.as_ref().filter(|rule| &***rule != "cues") {
                 assert!(

@@ -1,4 +1,5 @@
-//! Any bytes as a URL: parsing, feature extraction and decisions never panic, and the features keep their guarantees.
+//! Any bytes as a URL: parsing, feature extraction and decisions never panic, and the features keep
+//! their guarantees.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -11,8 +12,9 @@ use fetchwise::time::Timestamp;
 use libfuzzer_sys::fuzz_target;
 use url::Url;
 
-static SELECTOR: LazyLock<Selector> =
-    LazyLock::new(|| Selector::builder().build().expect("the default half-life is one that is allowed"));
+static SELECTOR: LazyLock<Selector> = LazyLock::new(|| {
+    Selector::builder().build().expect("the default half-life is one that is allowed")
+});
 
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
@@ -23,7 +25,11 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let Ok(url) = parse(&text) else { return };
     assert!(url.username().is_empty() && url.password().is_none() && url.fragment().is_none());
-    assert_eq!(parse(url.as_str()).as_ref(), Ok(&url), "reading a URL that was read changes nothing");
+    assert_eq!(
+        parse(url.as_str()).as_ref(),
+        Ok(&url),
+        "reading a URL that was read changes nothing"
+    );
 
     let features = UrlFeatures::extract(&url).expect("what parse takes can be extracted from");
     assert!(features.domain.ends_with(features.site), "{features:?}");
@@ -31,7 +37,10 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(suffix) = features.suffix {
         let suffix = suffix.as_str();
         assert!((2..=11).contains(&suffix.len()) && suffix.starts_with('.'), "{suffix:?}");
-        assert!(suffix[1..].bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()), "{suffix:?}");
+        assert!(
+            suffix[1..].bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()),
+            "{suffix:?}"
+        );
     }
     for heuristic in features.heuristics() {
         assert!(!heuristic.kind.is_empty() && !heuristic.value.is_empty(), "{heuristic:?}");

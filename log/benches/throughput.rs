@@ -1,7 +1,8 @@
-//! Throughput of appends, syncs and replays, compared with reading the same bytes with a checksum only.
+//! Throughput of appends, syncs and replays, compared with reading the same bytes with a checksum
+//! only.
 //!
-//! `cargo bench -p fetchwise-log` prints one line per measurement. `FETCHWISE_BENCH_RECORDS` sets the size of the
-//! replayed log (default: 2 million records of 263 bytes).
+//! `cargo bench -p fetchwise-log` prints one line per measurement. `FETCHWISE_BENCH_RECORDS` sets
+//! the size of the replayed log (default: 2 million records of 263 bytes).
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
@@ -38,9 +39,17 @@ fn fill(dir: &Path, records: u64) {
         log.append(record(&payload, i.wrapping_mul(0x9e37_79b9_7f4a_7c15))).unwrap();
     }
     log.flush().wait().unwrap();
-    rate("append, one thread, flushed at the end", records, records * PAYLOAD as u64, start.elapsed());
+    rate(
+        "append, one thread, flushed at the end",
+        records,
+        records * PAYLOAD as u64,
+        start.elapsed(),
+    );
     let metrics = log.metrics();
-    println!("    {} frames, {} syncs, {} appends waited for room", metrics.frames, metrics.syncs, metrics.blocked);
+    println!(
+        "    {} frames, {} syncs, {} appends waited for room",
+        metrics.frames, metrics.syncs, metrics.blocked
+    );
     log.close().unwrap();
 }
 
@@ -56,8 +65,9 @@ fn acknowledged(durability: Durability, threads: u64, in_flight: u64, time: Dura
                     let mut waits = Vec::new();
                     while start.elapsed() < time {
                         let asked = Instant::now();
-                        let tickets: Vec<_> =
-                            (0..in_flight).map(|i| log.append(record(&payload, i)).unwrap()).collect();
+                        let tickets: Vec<_> = (0..in_flight)
+                            .map(|i| log.append(record(&payload, i)).unwrap())
+                            .collect();
                         log.wait(tickets[tickets.len() - 1]).unwrap();
                         waits.push(asked.elapsed());
                     }
@@ -70,7 +80,12 @@ fn acknowledged(durability: Durability, threads: u64, in_flight: u64, time: Dura
     let elapsed = start.elapsed();
     waits.sort_unstable();
     let records = waits.len() as u64 * in_flight;
-    rate(&format!("{durability:?}, {threads} threads with {in_flight} in flight"), records, 0, elapsed);
+    rate(
+        &format!("{durability:?}, {threads} threads with {in_flight} in flight"),
+        records,
+        0,
+        elapsed,
+    );
     let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize];
     let syncs = log.metrics().syncs;
     println!("    wait p50 {:?}, p99 {:?}, max {:?}; {syncs} syncs", at(0.5), at(0.99), at(1.0));
@@ -97,13 +112,17 @@ fn replay(dir: &Path) {
     std::hint::black_box(crc);
     let start = Instant::now();
     let mut sum = 0u64;
-    let summary = reader.for_each(|seq, r| sum = sum.wrapping_add(seq ^ r.key_hash ^ u64::from(r.payload[9]))).unwrap();
+    let summary = reader
+        .for_each(|seq, r| sum = sum.wrapping_add(seq ^ r.key_hash ^ u64::from(r.payload[9])))
+        .unwrap();
     std::hint::black_box(sum);
     let one = start.elapsed();
     rate("read and CRC alone", summary.records, bytes, floor);
     rate("replay, one thread", summary.records, bytes, one);
     let start = Instant::now();
-    let fold = |sum: &mut u64, seq: u64, r: fetchwise_log::RecordRef<'_>| *sum = sum.wrapping_add(seq ^ r.key_hash);
+    let fold = |sum: &mut u64, seq: u64, r: fetchwise_log::RecordRef<'_>| {
+        *sum = sum.wrapping_add(seq ^ r.key_hash)
+    };
     reader.for_each_sharded(0, vec![0u64; 2], |_, _| {}, fold, |_| {}).unwrap();
     rate("replay, two shards and a reading thread", summary.records, bytes, start.elapsed());
     let start = Instant::now();
@@ -112,12 +131,17 @@ fn replay(dir: &Path) {
 }
 
 fn main() {
-    let records = std::env::var("FETCHWISE_BENCH_RECORDS").ok().and_then(|v| v.parse().ok()).unwrap_or(2_000_000);
+    let records = std::env::var("FETCHWISE_BENCH_RECORDS")
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(2_000_000);
     let tmp = tempfile::tempdir().unwrap();
     fill(tmp.path(), records);
     replay(tmp.path());
     let time = Duration::from_secs(2);
-    for durability in [Durability::Os, Durability::Interval(Duration::from_millis(100)), Durability::Sync] {
+    for durability in
+        [Durability::Os, Durability::Interval(Duration::from_millis(100)), Durability::Sync]
+    {
         acknowledged(durability, 1, 1, time);
         acknowledged(durability, 64, 64, time);
     }

@@ -2,8 +2,8 @@
 //!
 //! Owns: the error types of the crate's boundary.
 //!
-//! Invariant: damage (wrong bytes), a refusal (another writer's lock, another format or schema) and a failing disk are
-//! never the same variant.
+//! Invariant: damage (wrong bytes), a refusal (another writer's lock, another format or schema) and
+//! a failing disk are never the same variant.
 //!
 //! Must not know: how any of them is found.
 
@@ -63,7 +63,8 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// The file system is full or over quota, or the file would be longer than the process may write.
+    /// The file system is full or over quota, or the file would be longer than the process may
+    /// write.
     #[error("no space left for {}: {source}", path.display())]
     StorageFull {
         /// The file that could not grow.
@@ -71,8 +72,8 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// Maintenance was stopped before it had finished ([`Throttle::stop`](crate::Throttle::stop)). Each finished step is
-    /// complete in itself.
+    /// Maintenance was stopped before it had finished ([`Throttle::stop`](crate::Throttle::stop)).
+    /// Each finished step is complete in itself.
     #[error("stopped before it had finished")]
     Stopped,
     /// The system reported another error. The data may be intact.
@@ -93,8 +94,8 @@ pub enum Error {
         /// The last failure.
         source: Box<Error>,
     },
-    /// The directory or the active segment was deleted or moved away. The log continues in a new directory or segment
-    /// by itself.
+    /// The directory or the active segment was deleted or moved away. The log continues in a new
+    /// directory or segment by itself.
     #[error("{} was deleted or moved away, and {lost} with it", path.display())]
     Removed {
         /// The data directory or the segment.
@@ -102,8 +103,8 @@ pub enum Error {
         /// The records that were in it. Those of earlier processes are not counted.
         lost: Lost,
     },
-    /// The directory was replaced by one with another log, or another process writes to it. This process no longer
-    /// writes there.
+    /// The directory was replaced by one with another log, or another process writes to it. This
+    /// process no longer writes there.
     #[error("{} holds another log, or another process has written to it: this process no longer writes there", dir.display())]
     TakenOver {
         /// The data directory.
@@ -124,12 +125,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns true if the log was refused (locked, other layout, newer format, damaged). A retry is useless until the
-    /// cause is removed. Commands end with exit code 3.
+    /// Returns true if the log was refused (locked, other layout, newer format, damaged). A retry
+    /// is useless until the cause is removed. Commands end with exit code 3.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
-            Self::Locked { .. } | Self::FingerprintMismatch { .. } | Self::NewerFormat { .. } | Self::Corrupt { .. }
+            Self::Locked { .. }
+                | Self::FingerprintMismatch { .. }
+                | Self::NewerFormat { .. }
+                | Self::Corrupt { .. }
         )
     }
 
@@ -156,7 +160,9 @@ impl Error {
         let source = Arc::new(source);
         match kind {
             _ if is_full(&source) => Self::StorageFull { path, source },
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if action != "read" => {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                if action != "read" =>
+            {
                 Self::ReadOnly { path, source }
             }
             _ => Self::Io { action, path, source },
@@ -191,8 +197,8 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A torn tail: the normal trace of a crash in the last segment. Bytes after the last good frame were never
-/// acknowledged as durable.
+/// A torn tail: the normal trace of a crash in the last segment. Bytes after the last good frame
+/// were never acknowledged as durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TornTail {
@@ -216,7 +222,8 @@ impl fmt::Display for TornTail {
     }
 }
 
-/// The number of records that are lost. It includes records whose sync failed, although some of them may be readable.
+/// The number of records that are lost. It includes records whose sync failed, although some of
+/// them may be readable.
 ///
 /// ```
 /// use fetchwise_log::Lost;
@@ -228,7 +235,8 @@ impl fmt::Display for TornTail {
 pub struct Lost {
     /// The number of records.
     pub records: u64,
-    /// True if there may be more: records of earlier processes in a deleted directory are not counted.
+    /// True if there may be more: records of earlier processes in a deleted directory are not
+    /// counted.
     pub at_least: bool,
 }
 
@@ -246,14 +254,19 @@ impl Lost {
     /// Adds two losses.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        Self { records: self.records.saturating_add(other.records), at_least: self.at_least || other.at_least }
+        Self {
+            records: self.records.saturating_add(other.records),
+            at_least: self.at_least || other.at_least,
+        }
     }
 }
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (at_least, plural) =
-            (if self.at_least { "at least " } else { "" }, if self.records == 1 { "" } else { "s" });
+        let (at_least, plural) = (
+            if self.at_least { "at least " } else { "" },
+            if self.records == 1 { "" } else { "s" },
+        );
         write!(f, "{at_least}{} record{plural}", self.records)
     }
 }
@@ -285,8 +298,8 @@ pub enum AppendError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// Writing or syncing failed, and so did the attempt to continue in a new segment. The records stay in memory, and
-    /// the log retries.
+    /// Writing or syncing failed, and so did the attempt to continue in a new segment. The records
+    /// stay in memory, and the log retries.
     #[error("the log is degraded: {reason}")]
     Degraded {
         /// What failed.

@@ -11,14 +11,14 @@ use crate::directory::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotM
 use crate::format::{self, FRAME_HEADER_LEN, FRAME_MAGIC, HEADER_LEN, Link, SegmentHeader};
 use crate::fs::sim::SimFs;
 use crate::{
-    Block, BlockFormat, LogOptions, ManualLog, PackedBlock, Reader, RecordRef, RepairOptions, UnpackError, repair_with,
-    verify_with,
+    Block, BlockFormat, LogOptions, ManualLog, PackedBlock, Reader, RecordRef, RepairOptions,
+    UnpackError, repair_with, verify_with,
 };
 
 const DIR: &str = "/fuzz";
 
-/// The simplest layout of blocks: the payloads' lengths are hot, and everything is cold. Records of the kind
-/// [`UNPACKABLE`] keep their block from being packed.
+/// The simplest layout of blocks: the payloads' lengths are hot, and everything is cold. Records of
+/// the kind [`UNPACKABLE`] keep their block from being packed.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainBlocks;
 
@@ -35,12 +35,17 @@ impl BlockFormat for PlainBlocks {
         records.iter().all(|record| record.kind != UNPACKABLE).then_some(packed)
     }
 
-    fn unpack(&self, block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), UnpackError> {
+    fn unpack(
+        &self,
+        block: &Block<'_>,
+        f: &mut dyn FnMut(RecordRef<'_>),
+    ) -> Result<(), UnpackError> {
         assert!(block.hot.as_ptr().align_offset(16) == 0, "hot bytes are read in place");
         if block.schema != 1 {
             return Err(UnpackError::Newer(format!("layout {} of a block", block.schema)));
         }
-        let lens = block.hot.chunks(4).map(|len| len.try_into().map_or(0, u32::from_le_bytes) as usize);
+        let lens =
+            block.hot.chunks(4).map(|len| len.try_into().map_or(0, u32::from_le_bytes) as usize);
         if !lens.eq(format::Records::new(block.cold).map(|record| record.payload.len())) {
             return Err(UnpackError::Bad);
         }
@@ -54,7 +59,8 @@ pub fn decode_segment(data: &[u8]) {
     try_directory(&[("seg-00000001-0000000000000001.fwl", data.to_vec())]);
 }
 
-/// Uses `data` as the frames of a segment and corrects every checksum, so that the code behind the checks is reached.
+/// Uses `data` as the frames of a segment and corrects every checksum, so that the code behind the
+/// checks is reached.
 pub fn decode_frames(data: &[u8]) {
     try_directory(&[("seg-00000001-0000000000000001.fwl", with_checksums(data))]);
 }
@@ -64,8 +70,9 @@ pub fn decode_block(data: &[u8]) {
     let payload = format::AlignedBuf::copy_of(data);
     for span in [1, 2, 3, 300] {
         let Some(head) = format::BlockHead::decode(payload.bytes(), span) else { continue };
-        let numbers: Vec<u64> =
-            format::SeqNumbers::new(1, head.gaps(payload.bytes())).take(head.records as usize).collect();
+        let numbers: Vec<u64> = format::SeqNumbers::new(1, head.gaps(payload.bytes()))
+            .take(head.records as usize)
+            .collect();
         assert!(numbers.is_sorted_by(|a, b| a < b) && numbers.last() == Some(&u64::from(span)));
         let mut out = format::AlignedBuf::default();
         if format::unpack_block(&head, payload.bytes(), &PlainBlocks, &mut out).is_ok() {
@@ -76,7 +83,8 @@ pub fn decode_block(data: &[u8]) {
 
 /// Uses `data` as a snapshot file.
 pub fn decode_snapshot(data: &[u8]) {
-    let _ = crate::read::snapshot::parse(crate::format::AlignedBuf::copy_of(data), Path::new("fuzz"));
+    let _ =
+        crate::read::snapshot::parse(crate::format::AlignedBuf::copy_of(data), Path::new("fuzz"));
 }
 
 /// Uses `data` as each of the manifests.
@@ -94,7 +102,8 @@ pub fn decode_records(data: &[u8]) {
     assert!(walked <= data.len() && counted.is_none_or(|_| walked == data.len()));
 }
 
-/// A segment whose header is good and whose frames have right checksums, wherever `data` puts their lengths.
+/// A segment whose header is good and whose frames have right checksums, wherever `data` puts their
+/// lengths.
 fn with_checksums(data: &[u8]) -> Vec<u8> {
     let header = SegmentHeader {
         minor: 0,
@@ -119,7 +128,9 @@ fn with_checksums(data: &[u8]) -> Vec<u8> {
     let mut at = HEADER_LEN;
     while at + FRAME_HEADER_LEN <= file.len() {
         let room = file.len() - at - FRAME_HEADER_LEN;
-        let field = |file: &[u8], from: usize| file[from..from + 4].try_into().map_or(0, u32::from_le_bytes) as usize;
+        let field = |file: &[u8], from: usize| {
+            file[from..from + 4].try_into().map_or(0, u32::from_le_bytes) as usize
+        };
         let len = field(&file, at + 8) % (room + 1);
         file[at..at + 4].copy_from_slice(&FRAME_MAGIC);
         file[at + 8..at + 12].copy_from_slice(&(len as u32).to_le_bytes());
@@ -136,7 +147,8 @@ fn with_checksums(data: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Reads, verifies, opens and repairs a directory. A reader must find no damage in a log that opens.
+/// Reads, verifies, opens and repairs a directory. A reader must find no damage in a log that
+/// opens.
 fn try_directory(files: &[(&str, Vec<u8>)]) {
     let fs = SimFs::new(1);
     let dir = Path::new(DIR);

@@ -1,8 +1,9 @@
-//! Aggregation of attempts into visits, by host and arm. It keeps counts only, so memory grows with hosts and not with
-//! attempts.
+//! Aggregation of attempts into visits, by host and arm. It keeps counts only, so memory grows with
+//! hosts and not with attempts.
 //!
-//! A visit consists of a link's attempts 1, 2, .. It counts from its first attempt on, and is delivered once one of
-//! them delivers. Fetchers that the caller requested by name were no arm's decision, and are left out.
+//! A visit consists of a link's attempts 1, 2, .. It counts from its first attempt on, and is
+//! delivered once one of them delivers. Fetchers that the caller requested by name were no arm's
+//! decision, and are left out.
 
 use std::collections::HashMap;
 
@@ -131,8 +132,8 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// Returns an aggregate without attempts. `costs` are those of fetchers, in plain requests; other fetchers have the
-    /// cost of their name.
+    /// Returns an aggregate without attempts. `costs` are those of fetchers, in plain requests;
+    /// other fetchers have the cost of their name.
     pub fn new(window: Window, costs: impl IntoIterator<Item = (String, f64)>) -> Self {
         Self {
             window,

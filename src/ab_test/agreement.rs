@@ -12,7 +12,8 @@ pub struct Agreement {
     pub asked: u64,
     /// Visits in which both chose the same fetcher.
     pub agreed: u64,
-    /// Fraction of agreement; null without visits. It adds up to one with [`differed_share`](Self::differed_share).
+    /// Fraction of agreement; null without visits. It adds up to one with
+    /// [`differed_share`](Self::differed_share).
     pub agreed_share: Option<f64>,
     /// Fraction of visits in which they chose different fetchers.
     pub differed_share: Option<f64>,
@@ -57,7 +58,8 @@ pub struct HostAgreement {
 }
 
 impl Aggregate {
-    /// Returns the agreement of both arms, with at most `max_hosts` of the hosts on which they differ.
+    /// Returns the agreement of both arms, with at most `max_hosts` of the hosts on which they
+    /// differ.
     pub fn agreement(&self, max_hosts: usize) -> Agreement {
         let (mut asked, mut agreed) = (0, 0);
         let mut pairs: Vec<(u16, u16, u64)> = Vec::new();
@@ -72,8 +74,11 @@ impl Aggregate {
             }
         }
         let share = |part: u64| (asked > 0).then(|| part as f64 / asked as f64);
-        let mut differing: Vec<&HostCounts> = self.hosts.iter().filter(|host| host.asked > host.agreed).collect();
-        differing.sort_by(|a, b| (b.asked - b.agreed).cmp(&(a.asked - a.agreed)).then_with(|| a.name.cmp(&b.name)));
+        let mut differing: Vec<&HostCounts> =
+            self.hosts.iter().filter(|host| host.asked > host.agreed).collect();
+        differing.sort_by(|a, b| {
+            (b.asked - b.agreed).cmp(&(a.asked - a.agreed)).then_with(|| a.name.cmp(&b.name))
+        });
         let of = |host: &HostCounts| HostAgreement {
             host: host.name.to_string(),
             asked: host.asked,
@@ -96,7 +101,9 @@ impl Aggregate {
 
     /// Returns the total cost of all first requests by the table and by learning.
     fn first_costs(&self) -> (f64, f64) {
-        let cost = |number: u16| self.fetchers.get(usize::from(number)).map_or(0.0, |name| self.cost(name));
+        let cost = |number: u16| {
+            self.fetchers.get(usize::from(number)).map_or(0.0, |name| self.cost(name))
+        };
         let (mut table, mut learning) = (0.0, 0.0);
         for host in &self.hosts {
             for &(same, count) in &host.same {
@@ -123,7 +130,9 @@ impl Aggregate {
             })
             .collect();
         pairs.sort_by(|a, b| {
-            b.visits.cmp(&a.visits).then_with(|| (&a.table, &a.learning).cmp(&(&b.table, &b.learning)))
+            b.visits
+                .cmp(&a.visits)
+                .then_with(|| (&a.table, &a.learning).cmp(&(&b.table, &b.learning)))
         });
         pairs
     }

@@ -1,5 +1,5 @@
-//! Confidence intervals for clustered samples: hosts are the sample, and visits of one host resemble each other. Pure
-//! arithmetic.
+//! Confidence intervals for clustered samples: hosts are the sample, and visits of one host
+//! resemble each other. Pure arithmetic.
 
 /// Normal quantile of a two-sided 95 % interval.
 const NORMAL_95: f64 = 1.959_964;
@@ -48,12 +48,16 @@ pub(super) fn wilson(share: f64, n: f64) -> Interval {
     let z2 = NORMAL_95 * NORMAL_95;
     let middle = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
     let half = NORMAL_95 / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
-    Interval { value: share, low: (middle - half).clamp(0.0, share), high: (middle + half).clamp(share, 1.0) }
+    Interval {
+        value: share,
+        low: (middle - half).clamp(0.0, share),
+        high: (middle + half).clamp(share, 1.0),
+    }
 }
 
-/// Returns a share of visits, given `(hits, visits)` for each host, with Wilson's interval over the effective number of
-/// independent visits. That number follows from the similarity of a host's visits. If all visits ended alike, it is the
-/// number of hosts, weighted by their visits.
+/// Returns a share of visits, given `(hits, visits)` for each host, with Wilson's interval over the
+/// effective number of independent visits. That number follows from the similarity of a host's
+/// visits. If all visits ended alike, it is the number of hosts, weighted by their visits.
 pub(super) fn share(hosts: &[(f64, f64)]) -> Option<Interval> {
     let (some, all) = totals(hosts)?;
     let share = (some / all).clamp(0.0, 1.0);
@@ -84,12 +88,14 @@ pub(super) fn ratio(hosts: &[(f64, f64)], seed: u64) -> Option<Interval> {
         }
     }
     drawn.sort_by(f64::total_cmp);
-    let at = |share: f64| drawn.get(((drawn.len() as f64 - 1.0) * share).round() as usize).copied().unwrap_or(value);
+    let at = |share: f64| {
+        drawn.get(((drawn.len() as f64 - 1.0) * share).round() as usize).copied().unwrap_or(value)
+    };
     Some(Interval { value, low: at(0.025).min(value), high: at(0.975).max(value) })
 }
 
-/// Returns a quantile of the buckets of all hosts, by Woodruff: the interval of the share below it, mapped back to
-/// buckets.
+/// Returns a quantile of the buckets of all hosts, by Woodruff: the interval of the share below it,
+/// mapped back to buckets.
 pub(super) fn quantile(hosts: &[&[(u16, u32)]], at: f64) -> Option<(u16, u16, u16)> {
     let mut buckets: Vec<f64> = Vec::new();
     for &(bucket, count) in hosts.iter().copied().flatten() {
@@ -113,7 +119,8 @@ pub(super) fn quantile(hosts: &[&[(u16, u32)]], at: f64) -> Option<(u16, u16, u1
     let middle = find(at);
     let below = |times: &[(u16, u32)]| {
         let n: f64 = times.iter().map(|(_, count)| f64::from(*count)).sum();
-        let some: f64 = times.iter().filter(|(b, _)| *b <= middle).map(|(_, count)| f64::from(*count)).sum();
+        let some: f64 =
+            times.iter().filter(|(b, _)| *b <= middle).map(|(_, count)| f64::from(*count)).sum();
         (some, n)
     };
     let shares: Vec<(f64, f64)> = hosts.iter().map(|times| below(times)).collect();
@@ -122,8 +129,8 @@ pub(super) fn quantile(hosts: &[&[(u16, u32)]], at: f64) -> Option<(u16, u16, u1
     Some((find((at - half).max(0.0)).min(middle), middle, find((at + half).min(1.0)).max(middle)))
 }
 
-/// Returns the difference of two independent figures, from their intervals (Newcombe; for other figures than shares the
-/// method is known as MOVER).
+/// Returns the difference of two independent figures, from their intervals (Newcombe; for other
+/// figures than shares the method is known as MOVER).
 pub(super) fn difference(a: Interval, b: Interval) -> Interval {
     let value = a.value - b.value;
     let low = value - (a.value - a.low).hypot(b.high - b.value);
@@ -132,7 +139,8 @@ pub(super) fn difference(a: Interval, b: Interval) -> Interval {
 }
 
 fn totals(hosts: &[(f64, f64)]) -> Option<(f64, f64)> {
-    let (above, below) = hosts.iter().fold((0.0, 0.0), |(above, below), (a, b)| (above + a, below + b));
+    let (above, below) =
+        hosts.iter().fold((0.0, 0.0), |(above, below), (a, b)| (above + a, below + b));
     (below > 0.0).then_some((above, below))
 }
 

@@ -1,11 +1,12 @@
-//! Comparison of the two arms, learning and the router table, from attempts that say which arm served them.
+//! Comparison of the two arms, learning and the router table, from attempts that say which arm
+//! served them.
 //!
-//! `aggregate` collects attempts into visits, by host and arm. `summary` has the figures for people,
-//! `confidence_interval` their intervals, `agreement` the visits in which both arms would take the same fetcher, and
-//! `sequential_test` decides when learning is significantly worse.
+//! `aggregate` collects attempts into visits, by host and arm. `summary` has the figures for
+//! people, `confidence_interval` their intervals, `agreement` the visits in which both arms would
+//! take the same fetcher, and `sequential_test` decides when learning is significantly worse.
 //!
-//! Invariants: attempts of one host are never treated as independent. Hosts were assigned to the arms, so hosts are
-//! resampled, permuted and counted.
+//! Invariants: attempts of one host are never treated as independent. Hosts were assigned to the
+//! arms, so hosts are resampled, permuted and counted.
 //!
 //! Must not know: where attempts come from, nor the consequences of the results.
 

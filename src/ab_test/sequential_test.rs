@@ -1,14 +1,15 @@
-//! A sequential permutation test: decides when learning is significantly worse than the table, for any number of
-//! interim looks.
+//! A sequential permutation test: decides when learning is significantly worse than the table, for
+//! any number of interim looks.
 //!
-//! A hash of their name assigned hosts to the arms, so the test assigns them again: it computes how often a random
-//! assignment of the same hosts makes learning look as bad as it does. That is exact however similar the visits of a
-//! host are, and also for few hosts and rare failures, for which a normal approximation is wrong by orders of
-//! magnitude.
+//! A hash of their name assigned hosts to the arms, so the test assigns them again: it computes how
+//! often a random assignment of the same hosts makes learning look as bad as it does. That is exact
+//! however similar the visits of a host are, and also for few hosts and rare failures, for which a
+//! normal approximation is wrong by orders of magnitude.
 //!
-//! Interim looks take place when the smaller arm has grown by a quarter. Each look may spend only its part of the total
-//! error: alpha / (k (k + 1)) at look k, which adds up to alpha for any number of looks. So the probability that any
-//! look reports a learning arm as worse that is not is at most 1 - confidence.
+//! Interim looks take place when the smaller arm has grown by a quarter. Each look may spend only
+//! its part of the total error: alpha / (k (k + 1)) at look k, which adds up to alpha for any
+//! number of looks. So the probability that any look reports a learning arm as worse that is not is
+//! at most 1 - confidence.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,7 +24,8 @@ use fetchwise_types::unknown_name::UnknownName;
 
 /// Growth of the smaller arm until the next look.
 const GROWTH: f64 = 1.25;
-/// Assumed similarity of visits of a host: a host with many visits weighs as much as 1 / this of hosts with one visit.
+/// Assumed similarity of visits of a host: a host with many visits weighs as much as 1 / this of
+/// hosts with one visit.
 const LIKENESS: f64 = 0.1;
 /// Random assignments per look: a multiple of the resolution of its part of alpha, and the limit.
 const DEALS: f64 = 4.0;
@@ -68,7 +70,8 @@ impl Metric {
         self.into()
     }
 
-    /// Returns the default margin by which learning may be worse: absolute for shares, relative for cost and requests.
+    /// Returns the default margin by which learning may be worse: absolute for shares, relative for
+    /// cost and requests.
     pub fn margin(self) -> f64 {
         match self {
             Self::Success | Self::Bans => 0.02,
@@ -109,8 +112,8 @@ pub struct GuardSettings {
     pub is_on: bool,
     /// The metric in which learning must not be worse.
     pub metric: Metric,
-    /// The confidence that learning is worse, 0.5 to 0.9999: the probability of no false rollback in one stage of a
-    /// rollout, for any number of looks.
+    /// The confidence that learning is worse, 0.5 to 0.9999: the probability of no false rollback
+    /// in one stage of a rollout, for any number of looks.
     pub confidence: f64,
     /// The margin by which it may be worse; [`Metric::margin`] if `None`.
     pub margin: Option<f64>,
@@ -118,7 +121,8 @@ pub struct GuardSettings {
     pub visits_min: u64,
     /// Least number of hosts of each arm before the first look.
     pub hosts_min: u64,
-    /// Time after which learning is tried again, doubled each time. If `None`, only an operator can resume it.
+    /// Time after which learning is tried again, doubled each time. If `None`, only an operator can
+    /// resume it.
     pub retry_after: Option<Duration>,
 }
 
@@ -136,8 +140,8 @@ impl Default for GuardSettings {
     }
 }
 
-/// The number of interim looks so far, which later looks must correct for. It belongs to the attempts of one stage, and
-/// outlives the process.
+/// The number of interim looks so far, which later looks must correct for. It belongs to the
+/// attempts of one stage, and outlives the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterimLooks {
     /// Interim looks so far.
@@ -174,10 +178,11 @@ pub struct Look {
 
 impl fmt::Display for Look {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [learning, legacy] = [self.learning, self.legacy].map(|value| match self.metric.is_share() {
-            true => format!("{:.1} %", 100.0 * value),
-            false => format!("{value:.2}"),
-        });
+        let [learning, legacy] =
+            [self.learning, self.legacy].map(|value| match self.metric.is_share() {
+                true => format!("{:.1} %", 100.0 * value),
+                false => format!("{value:.2}"),
+            });
         let what = match self.metric {
             Metric::Success => "success",
             Metric::Cost => "cost per visit",
@@ -206,11 +211,12 @@ impl InterimLooks {
         let arms = Arm::ALL.map(|arm| aggregate.comparable(arm));
         let smaller = arms.iter().map(|(visits, _)| *visits).min().unwrap_or_default();
         let hosts = arms.iter().map(|(_, hosts)| *hosts).min().unwrap_or_default();
-        smaller >= self.next_at.max(settings.visits_min).max(1) && hosts >= settings.hosts_min.max(1)
+        smaller >= self.next_at.max(settings.visits_min).max(1)
+            && hosts >= settings.hosts_min.max(1)
     }
 
-    /// Takes an interim look if one is due. Cost: most looks end after some tens of assignments of the smaller arm's
-    /// hosts; one that finds learning worse needs some thousands.
+    /// Takes an interim look if one is due. Cost: most looks end after some tens of assignments of
+    /// the smaller arm's hosts; one that finds learning worse needs some thousands.
     pub fn look(&mut self, aggregate: &Aggregate, settings: &GuardSettings) -> Option<Look> {
         if !self.is_due(aggregate, settings) {
             return None;
@@ -239,7 +245,8 @@ impl InterimLooks {
     }
 }
 
-/// Returns the weight of a host: a hundred visits of one host give less information than one visit each of a hundred.
+/// Returns the weight of a host: a hundred visits of one host give less information than one visit
+/// each of a hundred.
 fn weight(visits: f64) -> f64 {
     visits / (1.0 + (visits - 1.0) * LIKENESS)
 }
@@ -292,10 +299,11 @@ impl HostAssignment {
         if self.is_learning { apart } else { -apart }
     }
 
-    /// Returns the share of assignments that are as bad as the actual one, itself included. Stops early once the share
-    /// cannot fall below `alpha`.
+    /// Returns the share of assignments that are as bad as the actual one, itself included. Stops
+    /// early once the share cannot fall below `alpha`.
     fn p_value(mut self, alpha: f64, seed: u64) -> f64 {
-        let total = |hosts: &[(f64, f64)]| hosts.iter().fold((0.0, 0.0), |(w, h), x| (w + x.0, h + x.1));
+        let total =
+            |hosts: &[(f64, f64)]| hosts.iter().fold((0.0, 0.0), |(w, h), x| (w + x.0, h + x.1));
         let seen = self.apart(total(&self.hosts[..self.dealt]));
         // An equal assignment counts as equally bad despite rounding.
         let as_bad = seen - 1e-9 * (1.0 + seen.abs());

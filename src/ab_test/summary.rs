@@ -1,4 +1,5 @@
-//! The figures for people: each arm's values with their intervals, and the differences between the arms.
+//! The figures for people: each arm's values with their intervals, and the differences between the
+//! arms.
 
 use serde::Serialize;
 
@@ -41,7 +42,12 @@ pub struct Figure {
 
 impl Figure {
     fn new(of: Option<Interval>, method: Method) -> Self {
-        Self { value: of.map(|i| i.value), ci_low: of.map(|i| i.low), ci_high: of.map(|i| i.high), method }
+        Self {
+            value: of.map(|i| i.value),
+            ci_low: of.map(|i| i.low),
+            ci_high: of.map(|i| i.high),
+            method,
+        }
     }
 
     fn interval(&self) -> Option<Interval> {
@@ -49,7 +55,10 @@ impl Figure {
     }
 
     fn minus(&self, other: &Self) -> Self {
-        let apart = self.interval().zip(other.interval()).map(|(a, b)| confidence_interval::difference(a, b));
+        let apart = self
+            .interval()
+            .zip(other.interval())
+            .map(|(a, b)| confidence_interval::difference(a, b));
         Self::new(apart, Method::Newcombe)
     }
 }
@@ -151,7 +160,8 @@ pub struct Comparison {
 }
 
 impl Aggregate {
-    /// Returns the comparison of both arms. Cost: some hundred passes over the hosts, for the bootstrap.
+    /// Returns the comparison of both arms. Cost: some hundred passes over the hosts, for the
+    /// bootstrap.
     pub fn comparison(&self) -> Comparison {
         let mut arms = Arm::ALL.map(|arm| self.figures(arm));
         let all: u64 = arms.iter().map(|arm| arm.visits).sum();
@@ -159,7 +169,8 @@ impl Aggregate {
             arm.share_of_visits = (all > 0).then(|| arm.visits as f64 / all as f64);
         }
         let [learning, legacy] = Arm::ALL.map(|arm| self.comparable(arm));
-        let difference = (learning.0 > 0 && legacy.0 > 0).then(|| self.difference(&arms, learning, legacy));
+        let difference =
+            (learning.0 > 0 && legacy.0 > 0).then(|| self.difference(&arms, learning, legacy));
         let mut warnings = Vec::new();
         for arm in arms.iter().filter(|arm| arm.visits > 0 && arm.hosts < MIN_HOSTS) {
             warnings.push(format!("{}: {} hosts are too few for an interval", arm.arm, arm.hosts));
@@ -183,10 +194,8 @@ impl Aggregate {
             measures(&units.iter().map(|unit| unit.all).collect::<Vec<_>>());
         let times: Vec<&[(u16, u32)]> = units.iter().map(|unit| &*unit.times).collect();
         let [latency_p50_ms, latency_p95_ms] = [0.5, 0.95].map(|at| {
-            let of = confidence_interval::quantile(&times, at).map(|(low, middle, high)| Interval {
-                value: time_of(middle),
-                low: time_of(low),
-                high: time_of(high),
+            let of = confidence_interval::quantile(&times, at).map(|(low, middle, high)| {
+                Interval { value: time_of(middle), low: time_of(low), high: time_of(high) }
             });
             Figure::new(of, Method::WoodruffByHost)
         });
@@ -226,9 +235,15 @@ impl Aggregate {
         shares
     }
 
-    fn difference(&self, arms: &[ArmFigures; 2], learning: (u64, u64), legacy: (u64, u64)) -> Difference {
+    fn difference(
+        &self,
+        arms: &[ArmFigures; 2],
+        learning: (u64, u64),
+        legacy: (u64, u64),
+    ) -> Difference {
         let [a, b] = Arm::ALL.map(|arm| {
-            let both: Vec<VisitSums> = self.units(arm).map(|unit| unit.both).filter(|sums| sums.visits > 0.0).collect();
+            let both: Vec<VisitSums> =
+                self.units(arm).map(|unit| unit.both).filter(|sums| sums.visits > 0.0).collect();
             measures(&both)
         });
         Difference {
@@ -254,7 +269,9 @@ struct Measures {
 fn measures(hosts: &[VisitSums]) -> Measures {
     let pairs = |of: fn(&VisitSums) -> (f64, f64)| hosts.iter().map(of).collect::<Vec<_>>();
     let share = |of| Figure::new(confidence_interval::share(&pairs(of)), Method::WilsonByHost);
-    let ratio = |of, seed| Figure::new(confidence_interval::ratio(&pairs(of), seed), Method::BootstrapByHost);
+    let ratio = |of, seed| {
+        Figure::new(confidence_interval::ratio(&pairs(of), seed), Method::BootstrapByHost)
+    };
     Measures {
         success: share(|sums| (sums.delivered, sums.visits)),
         ban_rate: share(|sums| (sums.blocked, sums.visits)),

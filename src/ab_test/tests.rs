@@ -1,5 +1,5 @@
-//! Simulated arms with a known truth: the figures about them, the rate of false alarms of the test, and its delay for
-//! an arm that is worse.
+//! Simulated arms with a known truth: the figures about them, the rate of false alarms of the test,
+//! and its delay for an arm that is worse.
 
 use super::*;
 use crate::ab_test::aggregate::{bucket_of, time_of};
@@ -10,9 +10,16 @@ use fetchwise_types::time::Timestamp;
 
 const BEGIN: i64 = 1_790_000_000_000;
 
-fn attempt(host: &str, page: u64, arm: Option<Arm>, fetcher: &str, shadow: Option<&str>) -> Attempt {
+fn attempt(
+    host: &str,
+    page: u64,
+    arm: Option<Arm>,
+    fetcher: &str,
+    shadow: Option<&str>,
+) -> Attempt {
     let url = url::Url::parse(&format!("https://{host}/{page}")).unwrap();
-    let mut attempt = Attempt::new(&url, fetcher, Timestamp::from_millis(BEGIN + page as i64)).unwrap();
+    let mut attempt =
+        Attempt::new(&url, fetcher, Timestamp::from_millis(BEGIN + page as i64)).unwrap();
     attempt.arm = arm;
     attempt.source = Some(if arm == Some(Arm::Legacy) { "hard_coded" } else { "learned" }.into());
     attempt.shadow_fetcher = shadow.map(str::to_owned);
@@ -30,7 +37,8 @@ fn a_visit_is_all_its_attempts_and_shares_add_up_to_one() {
     let both = |n, arm| attempt("a.org", n, Some(arm), "direct_access", Some("playwright"));
     // Blocked, then delivered by another fetcher.
     aggregate.observe(&both(1, Arm::Learning).failed(ErrorKind::BlockedCaptcha));
-    let mut second = attempt("a.org", 1, Some(Arm::Learning), "playwright", Some("playwright")).delivered();
+    let mut second =
+        attempt("a.org", 1, Some(Arm::Learning), "playwright", Some("playwright")).delivered();
     second.try_no = 2;
     aggregate.observe(&second);
     aggregate.observe(&both(2, Arm::Learning).failed(ErrorKind::Timeout));
@@ -39,10 +47,17 @@ fn a_visit_is_all_its_attempts_and_shares_add_up_to_one() {
     aggregate.observe(&both(5, Arm::Legacy).delivered());
     let comparison = aggregate.comparison();
     let [learning, legacy] = &comparison.arms;
-    assert_eq!((learning.visits, learning.requests, learning.delivered, legacy.visits), (4, 5, 2, 1));
+    assert_eq!(
+        (learning.visits, learning.requests, learning.delivered, legacy.visits),
+        (4, 5, 2, 1)
+    );
     let shares = learning.shares.unwrap();
     assert_eq!((shares.delivered, shares.blocked, shares.failed), (0.5, 0.25, 0.25));
-    assert_eq!(learning.ban_rate.value, Some(0.5), "one of the blocked visits delivered its page anyway");
+    assert_eq!(
+        learning.ban_rate.value,
+        Some(0.5),
+        "one of the blocked visits delivered its page anyway"
+    );
     assert_eq!(learning.cost_per_page.value, Some((4.0 + 15.0) / 2.0));
     assert_eq!(learning.share_of_visits.zip(legacy.share_of_visits), Some((0.8, 0.2)));
     assert!((learning.fetchers.iter().map(|f| f.share).sum::<f64>() - 1.0).abs() < 1e-12);
@@ -53,7 +68,9 @@ fn a_visit_is_all_its_attempts_and_shares_add_up_to_one() {
 fn visits_that_only_one_arm_could_serve_are_counted_and_not_compared() {
     let mut aggregate = aggregate();
     aggregate.observe(&attempt("a.org", 1, Some(Arm::Learning), "playwright", None).delivered());
-    aggregate.observe(&attempt("b.org", 1, Some(Arm::Legacy), "playwright", Some("playwright")).delivered());
+    aggregate.observe(
+        &attempt("b.org", 1, Some(Arm::Legacy), "playwright", Some("playwright")).delivered(),
+    );
     aggregate.observe(&attempt("c.org", 1, None, "playwright", None).delivered());
     let mut named = attempt("d.org", 1, Some(Arm::Learning), "playwright", None).delivered();
     named.source = Some("hinted".into());
@@ -85,14 +102,24 @@ fn a_visit_belongs_to_the_window_in_which_it_began() {
 fn agreement_names_the_hosts_and_what_differs_with_its_price() {
     let mut aggregate = aggregate();
     for page in 0..6 {
-        aggregate.observe(&attempt("a.org", page, Some(Arm::Legacy), "playwright", Some("direct_access")).delivered());
-        aggregate.observe(&attempt("b.org", page, Some(Arm::Legacy), "playwright", Some("playwright")).delivered());
+        aggregate.observe(
+            &attempt("a.org", page, Some(Arm::Legacy), "playwright", Some("direct_access"))
+                .delivered(),
+        );
+        aggregate.observe(
+            &attempt("b.org", page, Some(Arm::Legacy), "playwright", Some("playwright"))
+                .delivered(),
+        );
     }
     // The learning arm's shadow is the table's choice.
-    aggregate.observe(&attempt("c.org", 0, Some(Arm::Learning), "direct_access", Some("playwright")).delivered());
+    aggregate.observe(
+        &attempt("c.org", 0, Some(Arm::Learning), "direct_access", Some("playwright")).delivered(),
+    );
     let agreement = aggregate.agreement(1);
     assert_eq!((agreement.asked, agreement.agreed), (13, 6));
-    assert!((agreement.agreed_share.unwrap() + agreement.differed_share.unwrap() - 1.0).abs() < 1e-12);
+    assert!(
+        (agreement.agreed_share.unwrap() + agreement.differed_share.unwrap() - 1.0).abs() < 1e-12
+    );
     let pair = &agreement.pairs[0];
     assert_eq!((&*pair.table, &*pair.learning, pair.visits), ("playwright", "direct_access", 7));
     assert_eq!(pair.first_cost, -14.0 * 7.0);
@@ -101,8 +128,8 @@ fn agreement_names_the_hosts_and_what_differs_with_its_price() {
     assert!((agreement.first_cost_learning.unwrap() - (7.0 + 90.0) / 13.0).abs() < 1e-12);
 }
 
-/// Arms with hosts from one population: visits follow Zipf's law, half of the hosts nearly always succeed, a tenth
-/// nearly never.
+/// Arms with hosts from one population: visits follow Zipf's law, half of the hosts nearly always
+/// succeed, a tenth nearly never.
 struct World {
     dice: SplitMix64,
     hosts: Vec<(Arm, f64)>,
@@ -111,8 +138,8 @@ struct World {
 }
 
 impl World {
-    /// Returns a world of `hosts` hosts. Learning has the fraction `learning` of them, where it delivers less by
-    /// `worse`.
+    /// Returns a world of `hosts` hosts. Learning has the fraction `learning` of them, where it
+    /// delivers less by `worse`.
     fn new(seed: u64, hosts: usize, learning: f64, worse: f64) -> Self {
         let mut dice = SplitMix64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let (mut all, mut traffic, mut sum) = (Vec::new(), Vec::new(), 0.0);
@@ -177,12 +204,21 @@ fn settings() -> GuardSettings {
     GuardSettings { margin: Some(0.0), ..GuardSettings::default() }
 }
 
-fn falls(runs: u64, hosts: usize, share: f64, worse: f64, visits: u64, settings: &GuardSettings) -> Vec<u64> {
-    (0..runs).filter_map(|run| fall(&mut World::new(run + 1, hosts, share, worse), visits, settings)).collect()
+fn falls(
+    runs: u64,
+    hosts: usize,
+    share: f64,
+    worse: f64,
+    visits: u64,
+    settings: &GuardSettings,
+) -> Vec<u64> {
+    (0..runs)
+        .filter_map(|run| fall(&mut World::new(run + 1, hosts, share, worse), visits, settings))
+        .collect()
 }
 
-/// Returns the largest number of false alarms that is plausible at a rate of 5 %: more would have a probability below
-/// one in a thousand.
+/// Returns the largest number of false alarms that is plausible at a rate of 5 %: more would have a
+/// probability below one in a thousand.
 fn most(runs: f64) -> usize {
     (0.05 * runs + 3.3 * (0.05 * 0.95 * runs).sqrt()) as usize
 }
@@ -199,7 +235,10 @@ fn repeated_looks_keep_the_promised_rate_of_false_alarms() {
 fn an_arm_that_is_much_worse_is_found() {
     let at_half = falls(20, 300, 0.5, 0.4, 6000, &settings());
     assert!(at_half.len() >= 19, "{at_half:?}");
-    assert!(falls(20, 300, 0.5, -0.2, 6000, &settings()).is_empty(), "a better arm is not found worse");
+    assert!(
+        falls(20, 300, 0.5, -0.2, 6000, &settings()).is_empty(),
+        "a better arm is not found worse"
+    );
 }
 
 #[test]
@@ -223,10 +262,16 @@ fn the_table_of_false_alarms_and_delays() {
         "\n| share of learning | worse by | found of 100 | after visits, half within | 90 % within |\n\
          |---|---|---|---|---|"
     );
-    for (share, worse) in [0.05, 0.5, 0.95].into_iter().flat_map(|s| [0.05, 0.1, 0.2, 0.4].map(|w| (s, w))) {
+    for (share, worse) in
+        [0.05, 0.5, 0.95].into_iter().flat_map(|s| [0.05, 0.1, 0.2, 0.4].map(|w| (s, w)))
+    {
         let mut delays = falls(100, 1000, share, worse, VISITS, &GuardSettings::default());
         delays.sort_unstable();
-        let at = |q: f64| delays.get(((delays.len() as f64 - 1.0) * q) as usize).map_or("-".to_owned(), u64::to_string);
+        let at = |q: f64| {
+            delays
+                .get(((delays.len() as f64 - 1.0) * q) as usize)
+                .map_or("-".to_owned(), u64::to_string)
+        };
         println!(
             "| {:.0} % | {:.0} points | {} | {} | {} |",
             100.0 * share,
@@ -316,8 +361,9 @@ fn the_interval_of_a_full_share_depends_on_the_number_of_hosts() {
 
 #[test]
 fn quantiles_are_close_to_the_measured_times() {
-    let times: Vec<Vec<(u16, u32)>> =
-        (0..50u64).map(|host| (1..=20u64).map(|n| (bucket_of(n * 50 + host), 1)).collect()).collect();
+    let times: Vec<Vec<(u16, u32)>> = (0..50u64)
+        .map(|host| (1..=20u64).map(|n| (bucket_of(n * 50 + host), 1)).collect())
+        .collect();
     let times: Vec<&[(u16, u32)]> = times.iter().map(|times| &**times).collect();
     let (low, middle, high) = quantile(&times, 0.5).unwrap();
     assert!((540.0..560.0).contains(&time_of(middle)), "{}", time_of(middle));

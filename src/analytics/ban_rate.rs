@@ -1,5 +1,6 @@
 //! The ban rate of a domain over whole UTC days, computed from its attempts.
-//! [`Selector::ban_rate`](crate::Selector::ban_rate) has the last ninety days without reading attempts.
+//! [`Selector::ban_rate`](crate::Selector::ban_rate) has the last ninety days without reading
+//! attempts.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,9 @@ impl DayHistory {
     /// Returns the counts of the last `days` whole UTC days, including the day of `now`.
     pub fn rate(&self, days: u32, now: Timestamp) -> BanRate {
         let today = now.utc_day();
-        let Some(first) = today.checked_sub(i64::from(days).saturating_sub(1)).filter(|first| *first <= today) else {
+        let Some(first) =
+            today.checked_sub(i64::from(days).saturating_sub(1)).filter(|first| *first <= today)
+        else {
             return BanRate::default();
         };
         let mut sum = BanRate::default();
@@ -64,7 +67,11 @@ mod tests {
         let mut days = DayHistory::default();
         for &(at, banned) in times {
             let attempt = Attempt::new(&url, "f", Timestamp::from_millis(at)).unwrap();
-            days.observe(&if banned { attempt.failed(ErrorKind::Blocked403) } else { attempt.delivered() });
+            days.observe(&if banned {
+                attempt.failed(ErrorKind::Blocked403)
+            } else {
+                attempt.delivered()
+            });
         }
         days
     }

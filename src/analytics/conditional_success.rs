@@ -1,4 +1,5 @@
-//! The exact value of P(success | all of these heuristics) per fetcher, from attempts instead of evidence.
+//! The exact value of P(success | all of these heuristics) per fetcher, from attempts instead of
+//! evidence.
 
 use std::collections::HashMap;
 
@@ -16,15 +17,15 @@ pub struct Conditional {
     pub fetcher: String,
     /// Matching attempts with any outcome.
     pub attempts: u64,
-    /// Attempts whose outcome is attributed to the fetcher. A missing page, for example, is not. Both rates are
-    /// fractions of these attempts.
+    /// Attempts whose outcome is attributed to the fetcher. A missing page, for example, is not.
+    /// Both rates are fractions of these attempts.
     pub counted: u64,
     /// Counted attempts that delivered content.
     pub delivered: u64,
     /// Decayed successes, as evidence counts them.
     pub success: f64,
-    /// Decayed attempts, as evidence counts them: by weight, so that outcomes not attributed to the fetcher are left
-    /// out.
+    /// Decayed attempts, as evidence counts them: by weight, so that outcomes not attributed to the
+    /// fetcher are left out.
     pub total: f64,
 }
 
@@ -68,23 +69,28 @@ pub struct Query {
 }
 
 impl Query {
-    /// Returns a query for attempts that have `all_of`, as of `now`. Without heuristics it matches every attempt.
+    /// Returns a query for attempts that have `all_of`, as of `now`. Without heuristics it matches
+    /// every attempt.
     pub fn new(all_of: Vec<Heuristic>, decay: Decay, now: Timestamp) -> Self {
         Self { all_of, decay, now, rows: HashMap::new() }
     }
 
     /// Counts an attempt if it matches.
     pub fn observe(&mut self, attempt: &Attempt) {
-        let has = |wanted: &Heuristic| attempt.heuristics.iter().any(|tag| tag.heuristic == *wanted);
+        let has =
+            |wanted: &Heuristic| attempt.heuristics.iter().any(|tag| tag.heuristic == *wanted);
         if !self.all_of.iter().all(has) {
             return;
         }
         self.count(&attempt.fetcher, attempt.weight, attempt.success, attempt.attempted_at);
     }
 
-    /// Counts a remote attempt of the fleet if it matches. Nodes do not send attempts without weight.
+    /// Counts a remote attempt of the fleet if it matches. Nodes do not send attempts without
+    /// weight.
     pub fn observe_fact(&mut self, fact: &RemoteAttempt<'_>) {
-        let has = |wanted: &Heuristic| fact.heuristics.iter().any(|(k, v)| *k == wanted.kind && *v == wanted.value);
+        let has = |wanted: &Heuristic| {
+            fact.heuristics.iter().any(|(k, v)| *k == wanted.kind && *v == wanted.value)
+        };
         if self.all_of.iter().all(has) {
             self.count(fact.fetcher, fact.weight, fact.success, fact.at);
         }
@@ -100,7 +106,8 @@ impl Query {
         if weight > 0.0 && weight.is_finite() {
             row.counted += 1;
             row.delivered += u64::from(success);
-            let weight = weight.min(1.0) * self.decay.up(at.min(self.now)) * self.decay.down(self.now);
+            let weight =
+                weight.min(1.0) * self.decay.up(at.min(self.now)) * self.decay.down(self.now);
             row.total += weight;
             row.success += if success { weight } else { 0.0 };
         }
@@ -123,7 +130,10 @@ mod tests {
     const DAY: Duration = Duration::from_secs(86_400);
     const T0: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-    fn query(all_of: &[(&'static str, &'static str)], at: &[(&str, Timestamp, Option<ErrorKind>)]) -> Vec<Conditional> {
+    fn query(
+        all_of: &[(&'static str, &'static str)],
+        at: &[(&str, Timestamp, Option<ErrorKind>)],
+    ) -> Vec<Conditional> {
         let all_of = all_of.iter().map(|(kind, value)| Heuristic::new(*kind, *value)).collect();
         let now = T0.saturating_add(30 * DAY);
         let mut query = Query::new(all_of, Decay::new(30.0, now).unwrap(), now);
@@ -145,7 +155,10 @@ mod tests {
             ("https://other.org/a.pdf", now, None),
         ];
         let rows = query(&[("domain", "e.org"), ("suffix", ".pdf")], &attempts);
-        assert_eq!((rows.len(), rows[0].attempts, rows[0].counted, rows[0].delivered), (1, 3, 2, 1));
+        assert_eq!(
+            (rows.len(), rows[0].attempts, rows[0].counted, rows[0].delivered),
+            (1, 3, 2, 1)
+        );
         assert_eq!(rows[0].success_rate(), Some(0.5), "over the same attempts as the decayed one");
         assert!((rows[0].total - 1.5).abs() < 1e-12);
         assert!((rows[0].decayed_success_rate().unwrap() - 1.0 / 3.0).abs() < 1e-12);

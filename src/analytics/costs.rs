@@ -1,7 +1,7 @@
 //! Request times and sizes by fetcher, as medians, for setting costs.
 //!
-//! Medians are exact. Attempts have the length that a server announced and not the bytes received, so sizes are those
-//! of attempts whose server announced them.
+//! Medians are exact. Attempts have the length that a server announced and not the bytes received,
+//! so sizes are those of attempts whose server announced them.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,8 @@ pub struct Cost {
 }
 
 impl Costs {
-    /// Adds one attempt. One that brought no body because the page was unchanged is no measure of a page.
+    /// Adds one attempt. One that brought no body because the page was unchanged is no measure of a
+    /// page.
     pub fn observe(&mut self, attempt: &Attempt) {
         if attempt.success && attempt.http_status == Some(304) {
             return;
@@ -43,8 +44,8 @@ impl Costs {
         }
         let Some(samples) = self.fetchers.get_mut(&attempt.fetcher) else { return };
         samples.times.push(attempt.duration_ms);
-        let length: Option<u64> =
-            header(&attempt.response_headers, "content-length").and_then(|length| length.trim().parse().ok());
+        let length: Option<u64> = header(&attempt.response_headers, "content-length")
+            .and_then(|length| length.trim().parse().ok());
         samples.lengths.extend(length.filter(|_| attempt.success));
     }
 
@@ -86,12 +87,16 @@ mod tests {
         ] {
             let mut attempt = Attempt::new(&url, fetcher, Timestamp::now()).unwrap();
             (attempt.duration_ms, attempt.success) = (time, success);
-            attempt.response_headers = length.map(|length| Header::new("Content-Length", length)).into_iter().collect();
+            attempt.response_headers =
+                length.map(|length| Header::new("Content-Length", length)).into_iter().collect();
             costs.observe(&attempt);
         }
         let direct = Cost { attempts: 4, median_ms: Some(20), median_bytes: Some(1000) };
         assert_eq!(costs.of("direct_access"), direct);
-        assert_eq!(costs.of("playwright"), Cost { attempts: 1, median_ms: Some(900), median_bytes: None });
+        assert_eq!(
+            costs.of("playwright"),
+            Cost { attempts: 1, median_ms: Some(900), median_bytes: None }
+        );
         assert_eq!(costs.of("nobody"), Cost { attempts: 0, median_ms: None, median_bytes: None });
     }
 }

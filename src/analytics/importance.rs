@@ -1,7 +1,9 @@
-//! The information that a heuristic gives about success: gain (the published measure), and mutual information in bits.
+//! The information that a heuristic gives about success: gain (the published measure), and mutual
+//! information in bits.
 //!
-//! Counts attempts of all fetchers and of any age: the question is whether knowing the heuristic changes the
-//! expectation. Attempts that count neither for nor against their fetcher, such as a missing page, are left out.
+//! Counts attempts of all fetchers and of any age: the question is whether knowing the heuristic
+//! changes the expectation. Attempts that count neither for nor against their fetcher, such as a
+//! missing page, are left out.
 //!
 //! Invariants: rows exist only for values and types with more than ten attempts.
 //!
@@ -32,9 +34,11 @@ pub struct Importance {
     pub baseline: f64,
     /// The success rate of the attempts with the heuristic.
     pub conditional_rate: f64,
-    /// `|conditional_rate - baseline|`. For a type, the mean of that over its attempts, each by its value.
+    /// `|conditional_rate - baseline|`. For a type, the mean of that over its attempts, each by its
+    /// value.
     pub gain: f64,
-    /// Reduction of the uncertainty about success, in bits, when it is known whether an attempt has the heuristic.
+    /// Reduction of the uncertainty about success, in bits, when it is known whether an attempt has
+    /// the heuristic.
     pub mutual_information_bits: f64,
 }
 
@@ -87,8 +91,9 @@ pub struct ImportanceFold {
 }
 
 impl ImportanceFold {
-    /// Returns a collector with bounded memory, for a long-lived process. Once it has `values` heuristics, new ones
-    /// count for their type only; types have the same bound. Each takes about 200 bytes.
+    /// Returns a collector with bounded memory, for a long-lived process. Once it has `values`
+    /// heuristics, new ones count for their type only; types have the same bound. Each takes about
+    /// 200 bytes.
     #[must_use]
     pub fn at_most(values: usize) -> Self {
         Self { max_values: Some(values), ..Self::default() }
@@ -116,8 +121,8 @@ impl ImportanceFold {
         }
     }
 
-    /// Counts an attempt, unless it counts neither for nor against its fetcher. If it has several values of one type,
-    /// only the first counts for the type.
+    /// Counts an attempt, unless it counts neither for nor against its fetcher. If it has several
+    /// values of one type, only the first counts for the type.
     pub fn observe(&mut self, attempt: &Attempt) {
         if !is_judged(attempt) {
             return;
@@ -125,13 +130,18 @@ impl ImportanceFold {
         self.all.add(attempt.success);
         let most = self.max_values.unwrap_or(usize::MAX);
         for (place, tag) in attempt.heuristics.iter().enumerate() {
-            let is_same_kind = |earlier: &&fetchwise_types::attempt::Tag| earlier.heuristic.kind == tag.heuristic.kind;
+            let is_same_kind = |earlier: &&fetchwise_types::attempt::Tag| {
+                earlier.heuristic.kind == tag.heuristic.kind
+            };
             if attempt.heuristics[..place].iter().find(is_same_kind).is_none() {
                 let has_room = self.types.len() < most;
                 match self.types.get_mut(tag.heuristic.kind.as_ref()) {
                     Some(counts) => counts.add(attempt.success),
                     None if has_room => {
-                        self.types.entry(tag.heuristic.kind.to_string()).or_default().add(attempt.success);
+                        self.types
+                            .entry(tag.heuristic.kind.to_string())
+                            .or_default()
+                            .add(attempt.success);
                     }
                     None => {}
                 }
@@ -147,20 +157,26 @@ impl ImportanceFold {
         }
     }
 
-    /// Returns a row for each type and each value with more than [`MIN_SAMPLE`] attempts: types first, then by
-    /// descending gain.
+    /// Returns a row for each type and each value with more than [`MIN_SAMPLE`] attempts: types
+    /// first, then by descending gain.
     pub fn rows(&self) -> Vec<Importance> {
         let enough = |counts: &Counts| counts.n > MIN_SAMPLE;
-        let types =
-            self.types.iter().filter(|(_, counts)| enough(counts)).map(|(kind, counts)| self.of_type(kind, *counts));
-        let values = self.values.iter().filter(|(_, counts)| enough(counts)).map(|(heuristic, counts)| Importance {
-            kind: heuristic.kind.to_string(),
-            after: is_of_response(&heuristic.kind),
-            value: Some(heuristic.value.to_string()),
-            gain: (counts.rate() - self.all.rate()).abs(),
-            mutual_information_bits: self.information([*counts].into_iter()),
-            ..self.row(*counts)
-        });
+        let types = self
+            .types
+            .iter()
+            .filter(|(_, counts)| enough(counts))
+            .map(|(kind, counts)| self.of_type(kind, *counts));
+        let values =
+            self.values.iter().filter(|(_, counts)| enough(counts)).map(|(heuristic, counts)| {
+                Importance {
+                    kind: heuristic.kind.to_string(),
+                    after: is_of_response(&heuristic.kind),
+                    value: Some(heuristic.value.to_string()),
+                    gain: (counts.rate() - self.all.rate()).abs(),
+                    mutual_information_bits: self.information([*counts].into_iter()),
+                    ..self.row(*counts)
+                }
+            });
         let mut rows: Vec<Importance> = types.chain(values).collect();
         rows.sort_by(|a, b| {
             let order = a.value.is_some().cmp(&b.value.is_some()).then(b.gain.total_cmp(&a.gain));
@@ -182,12 +198,14 @@ impl ImportanceFold {
         }
     }
 
-    /// Returns a type's row. Values with too few attempts are grouped, because each alone would seem to explain its few
-    /// attempts perfectly.
+    /// Returns a type's row. Values with too few attempts are grouped, because each alone would
+    /// seem to explain its few attempts perfectly.
     fn of_type(&self, kind: &str, of_kind: Counts) -> Importance {
         let mut groups: Vec<Counts> = Vec::new();
         let mut rest = of_kind;
-        for (_, counts) in self.values.iter().filter(|(h, counts)| h.kind == kind && counts.n > MIN_SAMPLE) {
+        for (_, counts) in
+            self.values.iter().filter(|(h, counts)| h.kind == kind && counts.n > MIN_SAMPLE)
+        {
             groups.push(*counts);
             rest.n = rest.n.saturating_sub(counts.n);
             rest.success = rest.success.saturating_sub(counts.success).min(rest.n);
@@ -206,15 +224,16 @@ impl ImportanceFold {
         }
     }
 
-    /// Returns the mutual information of success and an attempt's group; attempts outside all `groups` form one more
-    /// group.
+    /// Returns the mutual information of success and an attempt's group; attempts outside all
+    /// `groups` form one more group.
     fn information(&self, groups: impl Iterator<Item = Counts>) -> f64 {
         let all = self.all.n as f64;
         let rate = self.all.rate();
         let mut outside = self.all;
         let mut bits = 0.0;
         let mut add = |counts: Counts| {
-            for (joint, share) in [(counts.success, rate), (counts.n - counts.success, 1.0 - rate)] {
+            for (joint, share) in [(counts.success, rate), (counts.n - counts.success, 1.0 - rate)]
+            {
                 if joint > 0 {
                     let (joint, group) = (joint as f64 / all, counts.n as f64 / all);
                     bits += joint * (joint / (group * share)).log2();
@@ -241,7 +260,8 @@ mod tests {
     fn attempt(success: bool, tags: &[(&'static str, &'static str)]) -> Attempt {
         let url = url::Url::parse("https://e.org/").unwrap();
         let mut attempt = Attempt::new(&url, "f", Timestamp::from_millis(0)).unwrap();
-        attempt.heuristics = tags.iter().map(|(kind, value)| Tag::from(Heuristic::new(*kind, *value))).collect();
+        attempt.heuristics =
+            tags.iter().map(|(kind, value)| Tag::from(Heuristic::new(*kind, *value))).collect();
         if success { attempt.delivered() } else { attempt.failed(ErrorKind::BlockedCaptcha) }
     }
 
@@ -256,7 +276,10 @@ mod tests {
         (0..16).for_each(|n| fold.observe(&attempt(n < 2, &[("has_captcha", "true")])));
         (0..24).for_each(|n| fold.observe(&attempt(n < 18, &[])));
         let captcha = row(&fold, "has_captcha", Some("true")).unwrap();
-        assert_eq!((captcha.n, captcha.baseline, captcha.conditional_rate, captcha.gain), (16, 0.5, 0.125, 0.375));
+        assert_eq!(
+            (captcha.n, captcha.baseline, captcha.conditional_rate, captcha.gain),
+            (16, 0.5, 0.125, 0.375)
+        );
         // H(1/2) - 0.4 H(1/8) - 0.6 H(3/4), computed by hand.
         let h = |p: f64| -p * p.log2() - (1.0 - p) * (1.0 - p).log2();
         let want = 1.0 - 0.4 * h(0.125) - 0.6 * h(0.75);
@@ -271,8 +294,9 @@ mod tests {
         let mut fold = ImportanceFold::default();
         let tags = &[("site", "e.org")];
         (0..30).for_each(|n| fold.observe(&attempt(n < 24, tags)));
-        let missing =
-            |kind: ErrorKind| Attempt { error_type: None, success: false, ..attempt(false, tags) }.failed(kind);
+        let missing = |kind: ErrorKind| {
+            Attempt { error_type: None, success: false, ..attempt(false, tags) }.failed(kind)
+        };
         (0..50).for_each(|_| fold.observe(&missing(ErrorKind::NotFound)));
         (0..50).for_each(|_| fold.observe(&missing(ErrorKind::RateLimited)));
         let site = row(&fold, "site", Some("e.org")).unwrap();
@@ -303,8 +327,11 @@ mod tests {
 
     #[test]
     fn merged_halves_equal_the_whole() {
-        let attempts: Vec<Attempt> =
-            (0..60).map(|n| attempt(n % 3 == 0, &[("a", ["x", "y", "z"][n % 3]), ("b", ["v", "w"][n % 2])])).collect();
+        let attempts: Vec<Attempt> = (0..60)
+            .map(|n| {
+                attempt(n % 3 == 0, &[("a", ["x", "y", "z"][n % 3]), ("b", ["v", "w"][n % 2])])
+            })
+            .collect();
         let fold = |of: &[Attempt]| {
             let mut fold = ImportanceFold::default();
             of.iter().for_each(|attempt| fold.observe(attempt));

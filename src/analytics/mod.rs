@@ -1,7 +1,7 @@
 //! Figures for people: ban rates, statistics, conditional success rates, importance.
 //!
-//! They are computed from attempts, not from evidence, and never on the hot path. Each collector takes attempts one by
-//! one in any order and keeps counts only.
+//! They are computed from attempts, not from evidence, and never on the hot path. Each collector
+//! takes attempts one by one in any order and keeps counts only.
 //!
 //! Owns: the definition of each number.
 //!

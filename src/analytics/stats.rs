@@ -1,7 +1,7 @@
 //! Counts and costs of attempts, by domain, fetcher, day, week or outcome.
 //!
-//! Invariants: each attempt is in one row. A success rate has the attempts that the fetcher is credited with or blamed
-//! for, as learning has.
+//! Invariants: each attempt is in one row. A success rate has the attempts that the fetcher is
+//! credited with or blamed for, as learning has.
 //!
 //! Must not know: how rows are displayed.
 
@@ -19,7 +19,17 @@ use fetchwise_types::time::Timestamp;
 use fetchwise_types::unknown_name::UnknownName;
 
 /// The grouping of a row of [`Stats`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString, strum::VariantNames)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    strum::Display,
+    strum::EnumString,
+    strum::VariantNames,
+)]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_grouping)]
 #[non_exhaustive]
 pub enum By {
@@ -54,8 +64,8 @@ pub struct Row {
     pub banned: u64,
     /// Attempts at pages that do not exist.
     pub missing: u64,
-    /// Attempts that count for or against their fetcher: those that delivered or that have a weight. Missing pages,
-    /// names that do not resolve and failures that were retried have none.
+    /// Attempts that count for or against their fetcher: those that delivered or that have a
+    /// weight. Missing pages, names that do not resolve and failures that were retried have none.
     pub judged: u64,
     /// First attempts of a fetch. Further ones are retries or other fetchers.
     pub visits: u64,
@@ -84,8 +94,9 @@ impl Row {
         (self.delivered > 0).then(|| self.cost / self.delivered as f64)
     }
 
-    /// Returns the cost of the delivered pages if each had taken one request at a cost of `request`; `None` without a
-    /// page. Links that delivered nothing do not count: nobody knows what another fetcher would have made of them.
+    /// Returns the cost of the delivered pages if each had taken one request at a cost of
+    /// `request`; `None` without a page. Links that delivered nothing do not count: nobody knows
+    /// what another fetcher would have made of them.
     pub fn cost_with(&self, request: f64) -> Option<f64> {
         (self.delivered > 0).then_some(request * self.delivered as f64)
     }
@@ -100,7 +111,8 @@ impl Row {
         share(self.attempts, self.delivered)
     }
 
-    /// Returns the fraction of the known decisions that `count` has: one of [`Row::learned`] and the fields after it.
+    /// Returns the fraction of the known decisions that `count` has: one of [`Row::learned`] and
+    /// the fields after it.
     pub fn of_decisions(&self, count: u64) -> Option<f64> {
         share(count, self.decided)
     }
@@ -193,7 +205,8 @@ impl Fetchers {
         number
     }
 
-    /// Returns the number of a fetcher and the cost of its requests: the configured one, or that of its class.
+    /// Returns the number of a fetcher and the cost of its requests: the configured one, or that of
+    /// its class.
     fn find(&mut self, name: &str) -> (u32, f64) {
         let number = match self.numbers.get(name) {
             Some(number) => *number,
@@ -213,13 +226,15 @@ impl Stats {
         Self { by, rows: HashMap::new(), fetchers: Fetchers::default() }
     }
 
-    /// Works like [`Stats::new`], with the costs of these fetchers, such as the candidates of a selector.
+    /// Works like [`Stats::new`], with the costs of these fetchers, such as the candidates of a
+    /// selector.
     pub fn with_costs<'f>(by: By, fetchers: impl IntoIterator<Item = &'f FetcherSpec>) -> Self {
         let mut stats = Self::new(by);
         for spec in fetchers {
             stats.fetchers.add(&spec.name, spec.cost);
             if spec.class == Class::Rendering {
-                stats.fetchers.browser = Some(stats.fetchers.browser.map_or(spec.cost, |cost| cost.min(spec.cost)));
+                stats.fetchers.browser =
+                    Some(stats.fetchers.browser.map_or(spec.cost, |cost| cost.min(spec.cost)));
             }
         }
         stats
@@ -246,7 +261,9 @@ impl Stats {
     /// Counts a remote attempt of the fleet. It has no cost, and its kind of failure is unknown.
     pub fn observe_fact(&mut self, fact: &RemoteAttempt<'_>) {
         let outcome = if fact.success { "content" } else { "(none)" };
-        self.count((fact.domain(), outcome), fact.fetcher, fact.at, |counted| counted.row.observe_fact(fact));
+        self.count((fact.domain(), outcome), fact.fetcher, fact.at, |counted| {
+            counted.row.observe_fact(fact)
+        });
     }
 
     fn count(
@@ -307,9 +324,11 @@ impl Stats {
         self.rows.get(key).map(|counted| &counted.row)
     }
 
-    /// Returns the rows: days and weeks in order, all others by descending number of attempts, then by key.
+    /// Returns the rows: days and weeks in order, all others by descending number of attempts, then
+    /// by key.
     pub fn rows(&self) -> Vec<(String, Row)> {
-        let mut rows: Vec<(String, Row)> = self.iter().map(|(key, row)| (key.to_owned(), *row)).collect();
+        let mut rows: Vec<(String, Row)> =
+            self.iter().map(|(key, row)| (key.to_owned(), *row)).collect();
         rows.sort_by(|(key_a, a), (key_b, b)| match self.by {
             By::Day | By::Week => key_a.cmp(key_b),
             _ => b.attempts.cmp(&a.attempts).then_with(|| key_a.cmp(key_b)),
@@ -354,10 +373,12 @@ mod tests {
         for by in [By::All, By::Domain, By::Fetcher, By::Day, By::Week] {
             let (mut own, mut told) = (Stats::new(by), Stats::new(by));
             for n in 0..6i64 {
-                let url = url::Url::parse(&format!("https://{}.org/", ["a", "b"][n as usize % 2])).unwrap();
+                let url = url::Url::parse(&format!("https://{}.org/", ["a", "b"][n as usize % 2]))
+                    .unwrap();
                 let at = Timestamp::from_millis(1_772_323_200_000 + n * 86_400_000);
                 let attempt = Attempt::new(&url, "f", at).unwrap();
-                let attempt = if n < 4 { attempt.delivered() } else { attempt.failed(ErrorKind::Blocked403) };
+                let attempt =
+                    if n < 4 { attempt.delivered() } else { attempt.failed(ErrorKind::Blocked403) };
                 own.observe(&attempt);
                 told.observe_fact(&RemoteAttempt {
                     at,
@@ -379,18 +400,29 @@ mod tests {
     fn stats(by: By) -> Stats {
         let mut stats = Stats::new(by);
         for n in 0..12i64 {
-            let url = url::Url::parse(["https://a.org/", "https://b.org/", "https://b.org/x"][n as usize % 3]).unwrap();
+            let url = url::Url::parse(
+                ["https://a.org/", "https://b.org/", "https://b.org/x"][n as usize % 3],
+            )
+            .unwrap();
             let at = Timestamp::from_millis(1_772_323_200_000 + n * 43_200_000);
             let mut attempt = Attempt::new(&url, ["f", "g"][n as usize % 2], at).unwrap();
-            attempt.source = [None, Some("learned"), Some("probe"), Some("explore")][n as usize % 4].map(Cow::Borrowed);
-            stats.observe(&if n % 6 == 0 { attempt.failed(ErrorKind::BlockedCaptcha) } else { attempt.delivered() });
+            attempt.source = [None, Some("learned"), Some("probe"), Some("explore")]
+                [n as usize % 4]
+                .map(Cow::Borrowed);
+            stats.observe(&if n % 6 == 0 {
+                attempt.failed(ErrorKind::BlockedCaptcha)
+            } else {
+                attempt.delivered()
+            });
         }
         stats
     }
 
     #[test]
     fn rows_follow_the_grouping_by_descending_attempts() {
-        let keys = |by| stats(by).rows().into_iter().map(|(key, row)| (key, row.attempts)).collect::<Vec<_>>();
+        let keys = |by| {
+            stats(by).rows().into_iter().map(|(key, row)| (key, row.attempts)).collect::<Vec<_>>()
+        };
         assert_eq!(keys(By::Domain), [("b.org".to_owned(), 8), ("a.org".to_owned(), 4)]);
         assert_eq!(keys(By::Fetcher), [("f".to_owned(), 6), ("g".to_owned(), 6)]);
         assert_eq!(keys(By::Day).first(), Some(&("2026-03-01".to_owned(), 2)));
@@ -400,7 +432,8 @@ mod tests {
 
     #[test]
     fn a_row_has_its_cost_and_the_fetcher_in_use() {
-        let specs = [FetcherSpec::plain("direct_access"), FetcherSpec::rendering("browser").cost(30.0)];
+        let specs =
+            [FetcherSpec::plain("direct_access"), FetcherSpec::rendering("browser").cost(30.0)];
         let mut halves = [0, 1].map(|_| Stats::with_costs(By::Domain, &specs));
         for (n, (fetcher, error)) in [
             ("direct_access", Some(ErrorKind::WrongTool)),
@@ -413,7 +446,8 @@ mod tests {
         {
             let url = url::Url::parse("https://a.org/").unwrap();
             let mut attempt =
-                Attempt::new(&url, fetcher, Timestamp::from_millis(1_772_323_200_000 + n as i64)).unwrap();
+                Attempt::new(&url, fetcher, Timestamp::from_millis(1_772_323_200_000 + n as i64))
+                    .unwrap();
             attempt.try_no = if n == 1 { 2 } else { 1 };
             let attempt = match error {
                 None => attempt.delivered(),
@@ -426,12 +460,18 @@ mod tests {
         first.merge(second);
         let row = first.rows()[0].1;
         // A name without a spec costs as much as its class.
-        assert_eq!((row.cost, row.visits, row.missing, row.judged), (1.0 + 30.0 + 1.0 + 40.0, 3, 1, 3));
+        assert_eq!(
+            (row.cost, row.visits, row.missing, row.judged),
+            (1.0 + 30.0 + 1.0 + 40.0, 3, 1, 3)
+        );
         assert_eq!((row.cost_per_page(), row.success_rate()), (Some(36.0), Some(2.0 / 3.0)));
         assert_eq!(first.last_fetcher("a.org"), Some("playwright_stealth"));
         // Two pages were delivered. The missing one is nothing that a browser would have delivered.
         assert_eq!(first.browser_cost().and_then(|cost| row.cost_with(cost)), Some(60.0));
-        assert_eq!(Row { attempts: 9, visits: 9, cost: 9.0, ..Row::default() }.cost_with(30.0), None);
+        assert_eq!(
+            Row { attempts: 9, visits: 9, cost: 9.0, ..Row::default() }.cost_with(30.0),
+            None
+        );
     }
 
     #[test]
@@ -440,7 +480,10 @@ mod tests {
         let (key, row) = &rows[0];
         assert_eq!((key.as_str(), rows.len(), row.attempts), ("all", 1, 12));
         assert_eq!((row.success_rate(), row.ban_rate()), (Some(10.0 / 12.0), Some(2.0 / 12.0)));
-        assert_eq!((row.of_decisions(row.learned), row.requests_per_page()), (Some(3.0 / 9.0), Some(1.2)));
+        assert_eq!(
+            (row.of_decisions(row.learned), row.requests_per_page()),
+            (Some(3.0 / 9.0), Some(1.2))
+        );
         assert_eq!(Row::default().success_rate(), None);
     }
 }

@@ -1,4 +1,5 @@
-//! Construction of the parts from a config: the selector's builder, scoring constants, pace, backoff, fetchers.
+//! Construction of the parts from a config: the selector's builder, scoring constants, pace,
+//! backoff, fetchers.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,7 +8,10 @@ use url::Url;
 
 use super::PaceHostConfig;
 use super::value::CostConfig;
-use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig, Secret, SigningMode};
+use super::{
+    ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig, Secret,
+    SigningMode,
+};
 use crate::ab_test::GuardSettings;
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::DEFAULT_HALF_LIFE_DAYS;
@@ -27,8 +31,8 @@ const MIN_IMPORTANCE: f64 = 0.02;
 const IMPORTANCE_FULL: f64 = 0.2;
 
 impl Config {
-    /// Returns a selector's builder with everything that the config sets. Without `[[fetcher]]` the built-in fetchers
-    /// are candidates.
+    /// Returns a selector's builder with everything that the config sets. Without `[[fetcher]]` the
+    /// built-in fetchers are candidates.
     pub fn selector(&self) -> SelectorBuilder {
         let mut builder = SelectorBuilder::default()
             .settings(self.settings())
@@ -43,13 +47,15 @@ impl Config {
         }
         builder = self.candidates().into_iter().fold(builder, SelectorBuilder::fetcher);
         // With `always` no unsigned fetcher hides, so a host that refuses the signed ones is left.
-        let after_refusal = self.identity.after_refusal.filter(|_| self.signing != Some(SigningMode::Always));
+        let after_refusal =
+            self.identity.after_refusal.filter(|_| self.signing != Some(SigningMode::Always));
         builder = builder.after_refusal(after_refusal.unwrap_or_default());
         if self.tuning.built_in_priors == Some(false) {
             builder = builder.no_priors();
         }
         for prior in &self.priors {
-            let mut made = Prior::new(&prior.kind, &prior.value, &prior.fetcher, prior.success_rate);
+            let mut made =
+                Prior::new(&prior.kind, &prior.value, &prior.fetcher, prior.success_rate);
             made.samples = prior.samples.unwrap_or(made.samples);
             builder = builder.prior(made);
         }
@@ -66,8 +72,10 @@ impl Config {
         let files = self.file_suffixes.iter().map(|suffix| (suffix, true));
         let pages = self.page_suffixes.iter().map(|suffix| (suffix, false));
         files.chain(pages).fold(FileSuffixes::default(), |suffixes, (suffix, is_file)| {
-            let with = if is_file { suffixes.clone().file(suffix) } else { suffixes.clone().page(suffix) };
-            // Reading a file rejects invalid suffixes. A config that was built by hand is not worth an error.
+            let with =
+                if is_file { suffixes.clone().file(suffix) } else { suffixes.clone().page(suffix) };
+            // Reading a file rejects invalid suffixes. A config that was built by hand is not worth
+            // an error.
             with.unwrap_or(suffixes)
         })
     }
@@ -80,7 +88,8 @@ impl Config {
             blocked_cost: set.blocked_cost.unwrap_or(base.blocked_cost),
             success_discount: set.success_discount.unwrap_or(base.success_discount),
             min_confidence: set.min_confidence.unwrap_or(base.min_confidence),
-            // Attempts of last week have decayed to nine tenths of their number, and still count as that many.
+            // Attempts of last week have decayed to nine tenths of their number, and still count as
+            // that many.
             min_sample: set.min_attempts.map_or(base.min_sample, |attempts| attempts * 0.9),
             explore_rate: set.explore_rate.unwrap_or(base.explore_rate),
             explore_stale_rate: set.explore_stale_rate.unwrap_or(base.explore_stale_rate),
@@ -92,8 +101,12 @@ impl Config {
             max_attempts: self.scoring.max_attempts.unwrap_or(base.max_attempts),
             importance: match set.importance.unwrap_or_default() {
                 ImportanceMode::Off => ImportanceUse::Off,
-                ImportanceMode::Prune => ImportanceUse::Prune { min: set.importance_min.unwrap_or(MIN_IMPORTANCE) },
-                ImportanceMode::Scale => ImportanceUse::Scale { full: set.importance_full.unwrap_or(IMPORTANCE_FULL) },
+                ImportanceMode::Prune => {
+                    ImportanceUse::Prune { min: set.importance_min.unwrap_or(MIN_IMPORTANCE) }
+                }
+                ImportanceMode::Scale => {
+                    ImportanceUse::Scale { full: set.importance_full.unwrap_or(IMPORTANCE_FULL) }
+                }
             },
             ..base
         }
@@ -183,14 +196,17 @@ impl FetchMethod<'_> {
             Self::Search(_) | Self::Download(_) => Some(Class::Special),
             Self::Solver(_) => Some(Class::Stealth),
             Self::Remote(_) => Some(Class::Rendering),
-            Self::Like(name) => BUILT_IN.iter().find(|(known, _)| known == name).map(|&(_, class)| class),
+            Self::Like(name) => {
+                BUILT_IN.iter().find(|(known, _)| known == name).map(|&(_, class)| class)
+            }
             Self::Direct | Self::Browser | Self::Command(_) | Self::External => None,
         }
     }
 }
 
 impl FetcherConfig {
-    /// Returns the implementation. A built-in name without further keys stands for the shipped fetcher of that name.
+    /// Returns the implementation. A built-in name without further keys stands for the shipped
+    /// fetcher of that name.
     pub fn method(&self) -> FetchMethod<'_> {
         if let Some(argv) = &self.command {
             return FetchMethod::Command(argv);
@@ -214,7 +230,9 @@ impl FetcherConfig {
             return FetchMethod::Like(canonical(like));
         }
         match canonical(&self.name) {
-            name @ (PROBE_FETCHER | "playwright" | "playwright_stealth") if self.proxy.is_some() => {
+            name @ (PROBE_FETCHER | "playwright" | "playwright_stealth")
+                if self.proxy.is_some() =>
+            {
                 FetchMethod::Like(name)
             }
             "archive_proxy" => FetchMethod::Archive(Cow::default()),
@@ -262,7 +280,8 @@ impl super::ConsentConfig {
     }
 }
 
-/// Returns the built-in fetchers, which are the candidates if neither a config nor a log names others.
+/// Returns the built-in fetchers, which are the candidates if neither a config nor a log names
+/// others.
 pub fn built_in_fetchers() -> Vec<FetcherSpec> {
     BUILT_IN.iter().map(|&(name, class)| FetcherSpec::new(name, class)).collect()
 }

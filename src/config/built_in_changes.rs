@@ -1,6 +1,7 @@
 //! `[fetcher.NAME]`: changes of a built-in fetcher, without a list of all of them.
 //!
-//! Owns: the list that stands for such changes: the fetchers that need no configuration, and those that are named.
+//! Owns: the list that stands for such changes: the fetchers that need no configuration, and those
+//! that are named.
 //!
 //! Invariants: a list of the user's own stays as it is. Each value keeps its origin.
 //!
@@ -21,8 +22,8 @@ pub(super) fn are_built_in(tree: &Node) -> bool {
     tree.get(&["fetcher"]).is_none_or(|node| matches!(node.content, NodeContent::Table(_)))
 }
 
-/// Replaces changes of built-in fetchers by the list of fetchers with these changes. Returns a problem for each name that
-/// is not built in.
+/// Replaces changes of built-in fetchers by the list of fetchers with these changes. Returns a
+/// problem for each name that is not built in.
 pub(super) fn list_with_changes(tree: &mut Node) -> Vec<Problem> {
     let way = ["fetcher".to_owned()];
     let taken = tree.take(&way).unwrap_or_else(Node::empty);

@@ -1,5 +1,5 @@
-//! Validation of a config: the rules of its declarations, and those that need more than one value: names of hosts, keys
-//! of a fetcher that exclude each other, duplicate fetchers and their number.
+//! Validation of a config: the rules of its declarations, and those that need more than one value:
+//! names of hosts, keys of a fetcher that exclude each other, duplicate fetchers and their number.
 //!
 //! Must not know: the valid values of a single key, which its declaration has.
 
@@ -33,8 +33,9 @@ impl Config {
 
     /// Checks the hosts with headers of their own, which have to be as URLs have them.
     fn check_hosts(&self, found: &mut Checked) {
-        let is_host =
-            |name: &str| Url::parse(&format!("https://{name}/")).is_ok_and(|url| url.host_str() == Some(name));
+        let is_host = |name: &str| {
+            Url::parse(&format!("https://{name}/")).is_ok_and(|url| url.host_str() == Some(name))
+        };
         for name in self.identity.hosts.keys().filter(|name| !is_host(name)) {
             let expected = "expected a host, such as \"shop.example\", in lower case";
             found.bad(&["identity", "host", name], format!("{name:?}"), expected.to_owned());
@@ -43,7 +44,8 @@ impl Config {
 
     /// Checks that each fetcher is listed once, and that all fit among the candidates.
     fn check_fetchers(&self, found: &mut Checked) {
-        let names: Vec<&str> = self.fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
+        let names: Vec<&str> =
+            self.fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
         for (place, name) in names.iter().enumerate() {
             let way = ["fetcher", &place.to_string(), "name"];
             if let Some(first) = names[..place].iter().position(|known| known == name) {
@@ -65,7 +67,10 @@ impl FetcherConfig {
             let expected = format!("{expected} (fetcher {:?})", self.name);
             found.bad(&["fetcher", &place, key], format!("{value:?}"), expected);
         };
-        if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || self.name.chars().any(char::is_control) {
+        if self.name.is_empty()
+            || self.name.len() > MAX_NAME_BYTES
+            || self.name.chars().any(char::is_control)
+        {
             bad("name", &self.name, "expected 1 to 100 printable characters");
         }
         for (key, value) in [("quality", self.quality), ("prior", self.prior)] {
@@ -81,7 +86,9 @@ impl FetcherConfig {
         if self.max_in_flight == Some(0) {
             bad("max_in_flight", &0, "expected 1 or more");
         }
-        if let Some(command) = self.command.as_ref().filter(|command| command.first().is_none_or(String::is_empty)) {
+        if let Some(command) =
+            self.command.as_ref().filter(|command| command.first().is_none_or(String::is_empty))
+        {
             bad("command", &command.iter().take(1).collect::<Vec<_>>(), "missing program");
         }
         let mut ways = self.ways();
@@ -89,13 +96,16 @@ impl FetcherConfig {
             bad(second, &"set", &format!("conflicts with {first}"));
         }
         drop(ways);
-        if let Some(like) = self.like.as_ref().filter(|like| !LIKENESSES.contains(&canonical(like))) {
+        if let Some(like) = self.like.as_ref().filter(|like| !LIKENESSES.contains(&canonical(like)))
+        {
             bad("like", like, &format!("expected one of {}", LIKENESSES.join(", ")));
         }
         if let Some(variable) = self.proxy_user_env.as_ref().filter(|_| self.proxy.is_none()) {
             bad("proxy_user_env", variable, "missing proxy");
         }
-        if let Some(search) = self.search.as_ref().filter(|_| canonical(&self.name) != "nytime_searcher") {
+        if let Some(search) =
+            self.search.as_ref().filter(|_| canonical(&self.name) != "nytime_searcher")
+        {
             if search.url.as_ref().is_none_or(|url| !url.0.contains("{url}")) {
                 bad("search", &search.url, "url must contain {url}");
             }
@@ -112,7 +122,8 @@ impl FetcherConfig {
         }
         for archive in self.archive.iter().flat_map(|archive| &archive.from) {
             let named = [("wayback", &archive.wayback), ("timegate", &archive.timegate)];
-            let named: Vec<&str> = named.iter().filter(|(_, url)| url.is_some()).map(|(name, _)| *name).collect();
+            let named: Vec<&str> =
+                named.iter().filter(|(_, url)| url.is_some()).map(|(name, _)| *name).collect();
             if named.len() != 1 {
                 bad("archive", &named, "expected either wayback or timegate for each archive");
             }

@@ -1,7 +1,9 @@
-//! Declaration of settings: each key once, with its type, its default, its valid values and its meaning.
+//! Declaration of settings: each key once, with its type, its default, its valid values and its
+//! meaning.
 //!
-//! Owns: [`settings!`], and what follows from a declaration: the struct with its fields, the list of keys and the check
-//! of values. Tests compare the example file and the reference page with the list.
+//! Owns: [`settings!`], and what follows from a declaration: the struct with its fields, the list
+//! of keys and the check of values. Tests compare the example file and the reference page with the
+//! list.
 //!
 //! Invariants: a declared key is known to variables, to `config show` and to the documents.
 //!
@@ -21,10 +23,12 @@ use super::secret::Secret;
 /// Step of a path that stands for any element of a list, or for any key of a table with free keys.
 pub const ANY: &str = "*";
 
-/// Declares tables of settings. A key is a field of a struct, with serde's attributes where its type needs them, and:
+/// Declares tables of settings. A key is a field of a struct, with serde's attributes where its
+/// type needs them, and:
 ///
 /// * `= VALUE`: its default, which the documents show;
-/// * `, unset "WORDS"`: its default in words, if it is not one value, and `, such as VALUE` for the documents;
+/// * `, unset "WORDS"`: its default in words, if it is not one value, and `, such as VALUE` for the
+///   documents;
 /// * `, valid RULE`: its valid values.
 ///
 /// The comment on the field is the sentence of the documents.
@@ -173,7 +177,8 @@ impl Key {
 
     /// Returns whether this is the key at `way`.
     pub fn is_at<S: AsRef<str>>(&self, way: &[S]) -> bool {
-        self.way.len() == way.len() && self.way.iter().zip(way).all(|(own, step)| own == ANY || own == step.as_ref())
+        self.way.len() == way.len()
+            && self.way.iter().zip(way).all(|(own, step)| own == ANY || own == step.as_ref())
     }
 }
 
@@ -197,7 +202,14 @@ impl KeyList {
         let Some(name) = name else { return };
         let Meaning { about, default, expected } = meaning;
         self.way.push(name.to_owned());
-        self.keys.push(Key { way: self.way.clone(), kind: T::KIND, is_secret: T::IS_SECRET, about, default, expected });
+        self.keys.push(Key {
+            way: self.way.clone(),
+            kind: T::KIND,
+            is_secret: T::IS_SECRET,
+            about,
+            default,
+            expected,
+        });
         T::list(self);
         self.way.pop();
     }
@@ -226,10 +238,18 @@ impl Checked {
     }
 
     /// Applies a rule to the value of the current key, if it is set.
-    pub(super) fn apply<'v, T: PartialOrd + Debug + 'v>(&mut self, value: impl Into<Option<&'v T>>, rule: &Rule<T>) {
+    pub(super) fn apply<'v, T: PartialOrd + Debug + 'v>(
+        &mut self,
+        value: impl Into<Option<&'v T>>,
+        rule: &Rule<T>,
+    ) {
         if let Some(value) = value.into().filter(|value| !rule.accepts(value)) {
             let expected = format!("expected {}", rule.expected());
-            self.invalid.push(InvalidValue { way: self.way.clone(), value: format!("{value:?}"), expected });
+            self.invalid.push(InvalidValue {
+                way: self.way.clone(),
+                value: format!("{value:?}"),
+                expected,
+            });
         }
     }
 
@@ -287,7 +307,8 @@ impl<T: Declared> Declared for BTreeMap<String, T> {
     }
 
     fn check_values(&self, checked: &mut Checked) {
-        self.iter().for_each(|(name, value)| checked.within(name, |checked| value.check_values(checked)));
+        self.iter()
+            .for_each(|(name, value)| checked.within(name, |checked| value.check_values(checked)));
     }
 }
 

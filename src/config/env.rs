@@ -1,7 +1,8 @@
 //! Mapping of environment variables to keys and values.
 //!
-//! Owns: the rule. A variable is `FETCHWISE_` and the steps of the key in capitals, joined by two underscores; the
-//! prefix `FETCHWISE__` works as well. Characters of a step other than letters and digits become underscores.
+//! Owns: the rule. A variable is `FETCHWISE_` and the steps of the key in capitals, joined by two
+//! underscores; the prefix `FETCHWISE__` works as well. Characters of a step other than letters and
+//! digits become underscores.
 //!
 //! Must not know: the environment, which it never reads.
 
@@ -25,7 +26,9 @@ pub fn variable_of<S: AsRef<str>>(way: &[S]) -> String {
 
 /// Returns a step in the form that variables use.
 fn variable_step(step: &str) -> String {
-    step.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+    step.chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+        .collect()
 }
 
 /// Reason for which a variable sets no key.
@@ -37,8 +40,9 @@ pub(super) enum VariableError {
     NoElement(String),
 }
 
-/// Returns the key that the variable `name` sets, and the path to it. `settings` provides the elements of lists and of
-/// tables with free keys. Fetchers are selected by number or by name, hosts by name.
+/// Returns the key that the variable `name` sets, and the path to it. `settings` provides the
+/// elements of lists and of tables with free keys. Fetchers are selected by number or by name,
+/// hosts by name.
 pub(super) fn resolve_variable<'k>(
     name: &str,
     keys: &'k [Key],
@@ -49,16 +53,25 @@ pub(super) fn resolve_variable<'k>(
     let steps: Vec<&str> = text.split("__").collect();
     let is_meant = |key: &&Key| {
         key.way.len() == steps.len()
-            && key.way.iter().zip(&steps).all(|(own, step)| own == ANY || variable_step(own) == *step)
+            && key
+                .way
+                .iter()
+                .zip(&steps)
+                .all(|(own, step)| own == ANY || variable_step(own) == *step)
     };
     let Some(key) = keys.iter().find(is_meant) else {
         let way: Vec<String> = steps.iter().map(|step| step.to_ascii_lowercase()).collect();
         if let Some(key) = tuning::meant(keys, &way) {
             return Err(VariableError::NoKey(Some(variable_of(&key.way))));
         }
-        let known: Vec<String> =
-            keys.iter().filter(|key| !key.way.contains(&ANY.to_owned())).map(|k| variable_of(&k.way)).collect();
-        return Err(VariableError::NoKey(nearest(name, known.iter().map(String::as_str)).map(str::to_owned)));
+        let known: Vec<String> = keys
+            .iter()
+            .filter(|key| !key.way.contains(&ANY.to_owned()))
+            .map(|k| variable_of(&k.way))
+            .collect();
+        return Err(VariableError::NoKey(
+            nearest(name, known.iter().map(String::as_str)).map(str::to_owned),
+        ));
     };
     let mut way: Vec<String> = Vec::new();
     for (own, step) in key.way.iter().zip(&steps) {
@@ -72,10 +85,15 @@ pub(super) fn resolve_variable<'k>(
 fn element(settings: &Node, way: &[String], step: &str) -> Result<String, VariableError> {
     let base = variable_of(way);
     let none = |names: Vec<String>| {
-        let known =
-            if names.is_empty() { "it is empty".to_owned() } else { format!("expected one of {}", names.join(", ")) };
+        let known = if names.is_empty() {
+            "it is empty".to_owned()
+        } else {
+            format!("expected one of {}", names.join(", "))
+        };
         let what = way.join(".");
-        VariableError::NoElement(format!("unknown element of {what}: {known}; {base} sets all of it as TOML"))
+        VariableError::NoElement(format!(
+            "unknown element of {what}: {known}; {base} sets all of it as TOML"
+        ))
     };
     match settings.get(way).map(|node| &node.content) {
         Some(NodeContent::List(list)) => {
@@ -84,7 +102,12 @@ fn element(settings: &Node, way: &[String], step: &str) -> Result<String, Variab
             let by_number = step.parse::<usize>().ok().filter(|place| *place < list.len());
             let place = by_name.or(by_number).map(|place| place.to_string());
             place.ok_or_else(|| {
-                none(list.iter().enumerate().map(|(n, node)| name(node).unwrap_or(n.to_string())).collect())
+                none(
+                    list.iter()
+                        .enumerate()
+                        .map(|(n, node)| name(node).unwrap_or(n.to_string()))
+                        .collect(),
+                )
             })
         }
         Some(NodeContent::Table(table)) => {
@@ -95,8 +118,8 @@ fn element(settings: &Node, way: &[String], step: &str) -> Result<String, Variab
     }
 }
 
-/// Parses the text of a variable for a key of this `kind`. An invalid value stays text, so that the reader of the key
-/// reports what is expected.
+/// Parses the text of a variable for a key of this `kind`. An invalid value stays text, so that the
+/// reader of the key reports what is expected.
 pub(super) fn value(text: &str, kind: &Kind) -> toml::Value {
     let as_text = || toml::Value::String(text.to_owned());
     let trimmed = text.trim();
@@ -107,12 +130,16 @@ pub(super) fn value(text: &str, kind: &Kind) -> toml::Value {
             toml::Value::Array(parts.map(|part| toml::Value::String(part.to_owned())).collect())
         }
         // A date needs no quotes here, and parses as one anyway.
-        Kind::Any | Kind::Number | Kind::Switch | Kind::List | Kind::Table | Kind::Tables | Kind::Map => {
-            match format!("value = {trimmed}").parse::<toml::Table>() {
-                Ok(mut table) => table.remove("value").unwrap_or_else(as_text),
-                Err(_) => as_text(),
-            }
-        }
+        Kind::Any
+        | Kind::Number
+        | Kind::Switch
+        | Kind::List
+        | Kind::Table
+        | Kind::Tables
+        | Kind::Map => match format!("value = {trimmed}").parse::<toml::Table>() {
+            Ok(mut table) => table.remove("value").unwrap_or_else(as_text),
+            Err(_) => as_text(),
+        },
     }
 }
 
@@ -131,7 +158,8 @@ mod tests {
     #[test]
     fn a_variable_sets_the_key_of_its_steps() {
         let (keys, settings) = (keys(), settings());
-        let way = |name: &str| resolve_variable(name, &keys, &settings).map(|(way, _)| way.join("."));
+        let way =
+            |name: &str| resolve_variable(name, &keys, &settings).map(|(way, _)| way.join("."));
         for (name, want) in [
             ("FETCHWISE_MODE", "mode"),
             ("FETCHWISE_DATA_DIR", "data_dir"),
@@ -162,7 +190,11 @@ mod tests {
         let (keys, settings) = (keys(), settings());
         for key in keys.iter().filter(|key| !key.way.contains(&ANY.to_owned())) {
             let name = variable_of(&key.way);
-            assert_eq!(resolve_variable(&name, &keys, &settings).map(|(way, _)| way), Ok(key.way.clone()), "{name}");
+            assert_eq!(
+                resolve_variable(&name, &keys, &settings).map(|(way, _)| way),
+                Ok(key.way.clone()),
+                "{name}"
+            );
         }
     }
 

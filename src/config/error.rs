@@ -17,7 +17,8 @@ pub enum ConfigError {
         /// I/O error.
         source: std::io::Error,
     },
-    /// The settings are invalid: a syntax error, an unknown key or name, a wrong type, or a value out of range.
+    /// The settings are invalid: a syntax error, an unknown key or name, a wrong type, or a value
+    /// out of range.
     #[error("{}", join_lines(.0))]
     Settings(Vec<Problem>),
     /// The router table is invalid.

@@ -1,7 +1,7 @@
 //! Tables of a `[[fetcher]]` that configure where it gets its pages: keys and their types.
 //!
-//! As with the other tables, absent keys are `None`. The documents show these keys by examples that are written by
-//! hand.
+//! As with the other tables, absent keys are `None`. The documents show these keys by examples that
+//! are written by hand.
 //!
 //! Must not know: the effect of a value.
 
@@ -44,8 +44,8 @@ settings! {
         pub timegate: Option<Url>;
     }
 
-    /// `[fetcher.search]`: a search API. Fields of a record are JSON pointers. `nytime_searcher` takes absent keys from
-    /// its shipped configuration.
+    /// `[fetcher.search]`: a search API. Fields of a record are JSON pointers. `nytime_searcher`
+    /// takes absent keys from its shipped configuration.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct SearchConfig {
@@ -100,9 +100,16 @@ single_values! {
 impl fmt::Debug for ArchiveFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("ArchiveFrom");
-        let own = [("wayback", &self.wayback), ("availability", &self.availability), ("timegate", &self.timegate)];
+        let own = [
+            ("wayback", &self.wayback),
+            ("availability", &self.availability),
+            ("timegate", &self.timegate),
+        ];
         for (name, address) in own {
-            shown.field(name, &address.as_ref().map(|address| without_password(address.as_str()).into_owned()));
+            shown.field(
+                name,
+                &address.as_ref().map(|address| without_password(address.as_str()).into_owned()),
+            );
         }
         shown.finish()
     }

@@ -1,8 +1,10 @@
-//! Merging of settings from a file, environment variables and options, and reporting of all that is invalid.
+//! Merging of settings from a file, environment variables and options, and reporting of all that is
+//! invalid.
 //!
 //! Owns: the precedence, and the origin of each value.
 //!
-//! Invariants: the value of a key that may hold a secret appears in no message and in no list of settings.
+//! Invariants: the value of a key that may hold a secret appears in no message and in no list of
+//! settings.
 //!
 //! Must not know: the environment, which it never reads.
 
@@ -55,7 +57,8 @@ impl Layers {
     /// # Errors
     /// When the file cannot be read, or is not valid TOML.
     pub fn file(&mut self, path: &Path) -> Result<(), ConfigError> {
-        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         self.text(&text, path)
     }
 
@@ -68,11 +71,14 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds environment variables. Every non-empty variable with the prefix `FETCHWISE_` sets a key. A variable without
-    /// a key results in a warning, unless it is among `others` or the settings refer to it as the holder of a secret.
+    /// Adds environment variables. Every non-empty variable with the prefix `FETCHWISE_` sets a
+    /// key. A variable without a key results in a warning, unless it is among `others` or the
+    /// settings refer to it as the holder of a secret.
     pub fn variables(&mut self, all: impl IntoIterator<Item = (String, String)>, others: &[&str]) {
-        let meant: BTreeMap<String, String> =
-            all.into_iter().filter(|(name, text)| name.starts_with(PREFIX) && !text.is_empty()).collect();
+        let meant: BTreeMap<String, String> = all
+            .into_iter()
+            .filter(|(name, text)| name.starts_with(PREFIX) && !text.is_empty())
+            .collect();
         // Whole lists and tables first, so that their elements can be found.
         let (mut named, keys) = (Vec::new(), std::mem::take(&mut self.keys));
         let mut lost = Vec::new();
@@ -104,7 +110,12 @@ impl Layers {
     }
 
     /// Sets the key at `way` from another source: an option, or a variable with another name.
-    pub fn set<S: AsRef<str>>(&mut self, way: &[S], value: impl Into<toml::Value>, origin: &Origin) {
+    pub fn set<S: AsRef<str>>(
+        &mut self,
+        way: &[S],
+        value: impl Into<toml::Value>,
+        origin: &Origin,
+    ) {
         let way: Vec<String> = way.iter().map(|step| step.as_ref().to_owned()).collect();
         self.tree.set(&way, Node::of(value.into(), origin));
     }
@@ -125,7 +136,8 @@ impl Layers {
             };
             let (problem, way) = to_problem(&tree, &keys, &error);
             problems.push(problem);
-            // The invalid value is removed, and the rest is read again, so that all problems are found.
+            // The invalid value is removed, and the rest is read again, so that all problems are
+            // found.
             if tree.take(&way).is_none() {
                 return Err(ConfigError::Settings(problems));
             }
@@ -146,8 +158,10 @@ impl Layers {
     fn holders_of_secrets(&self) -> Vec<String> {
         let mut names = Vec::new();
         self.tree.each(&mut Vec::new(), &mut |way, node| {
-            if let (Some("proxy_user_env" | "key_env"), NodeContent::Single(toml::Value::String(name))) =
-                (way.last().map(String::as_str), &node.content)
+            if let (
+                Some("proxy_user_env" | "key_env"),
+                NodeContent::Single(toml::Value::String(name)),
+            ) = (way.last().map(String::as_str), &node.content)
             {
                 names.push(name.clone());
             }
@@ -231,7 +245,9 @@ impl Resolved {
 fn without_passwords(value: toml::Value) -> toml::Value {
     match value {
         toml::Value::String(text) => toml::Value::String(without_password(&text).into_owned()),
-        toml::Value::Array(list) => toml::Value::Array(list.into_iter().map(without_passwords).collect()),
+        toml::Value::Array(list) => {
+            toml::Value::Array(list.into_iter().map(without_passwords).collect())
+        }
         other => other,
     }
 }
@@ -239,14 +255,16 @@ fn without_passwords(value: toml::Value) -> toml::Value {
 fn unknown_variable(name: &str, why: VariableError) -> Problem {
     let (message, meant) = match why {
         VariableError::NoKey(None) => ("unknown setting".to_owned(), None),
-        VariableError::NoKey(Some(meant)) => (format!("unknown setting; did you mean {meant}?"), Some(meant)),
+        VariableError::NoKey(Some(meant)) => {
+            (format!("unknown setting; did you mean {meant}?"), Some(meant))
+        }
         VariableError::NoElement(text) => (text, None),
     };
     Problem { origin: Origin::Variable(name.to_owned()), key: String::new(), message, meant }
 }
 
-/// Converts a deserialization error. Returns the problem, and the path to the value that has to be removed before the
-/// next read.
+/// Converts a deserialization error. Returns the problem, and the path to the value that has to be
+/// removed before the next read.
 fn to_problem(
     tree: &Node,
     keys: &[Key],
@@ -260,7 +278,8 @@ fn to_problem(
     let is_secret = keys.iter().any(|key| key.is_secret && key.is_at(&way));
     let is_text = matches!(at.content, NodeContent::Single(toml::Value::String(_)));
     // The reader would show a value that is not text.
-    let mut message = if is_secret && !is_text { "expected text".to_owned() } else { text.to_owned() };
+    let mut message =
+        if is_secret && !is_text { "expected text".to_owned() } else { text.to_owned() };
     if matches!(origin, Origin::Variable(_)) && !is_key {
         message = format!("{}: {message}", way.join("."));
     }
@@ -284,11 +303,16 @@ fn step(segment: &Segment) -> Option<String> {
 fn with_origin(tree: &Node, bad: InvalidValue) -> Problem {
     let origin = tree.nearest(&bad.way).origin.clone();
     let key = bad.way.join(".");
-    Problem { origin, message: format!("invalid {key} {}: {}", bad.value, bad.expected), key, meant: None }
+    Problem {
+        origin,
+        message: format!("invalid {key} {}: {}", bad.value, bad.expected),
+        key,
+        meant: None,
+    }
 }
 
-/// Returns the name most similar to the unknown one, where `message` is serde's "unknown field `a`, expected one of
-/// `b`, `c`".
+/// Returns the name most similar to the unknown one, where `message` is serde's "unknown field `a`,
+/// expected one of `b`, `c`".
 fn suggestion(message: &str) -> Option<&str> {
     if !message.starts_with("unknown ") {
         return None;

@@ -1,15 +1,16 @@
 //! Settings from a TOML file, and router tables from TOML or CSV.
 //!
-//! A key is declared once: those of the top level here, those of the tables in `sections`, `tuning` and
-//! `fetcher_sources`. `declare` has what follows from a declaration, `rule` the valid values, and `check` the rules for
-//! several keys together. `build` converts the config to the settings of each part, and `router_table` has the router
-//! table. `layers` merges files and variables. It uses `tree`, which keeps the origin of each value.
+//! A key is declared once: those of the top level here, those of the tables in `sections`, `tuning`
+//! and `fetcher_sources`. `declare` has what follows from a declaration, `rule` the valid values,
+//! and `check` the rules for several keys together. `build` converts the config to the settings of
+//! each part, and `router_table` has the router table. `layers` merges files and variables. It uses
+//! `tree`, which keeps the origin of each value.
 //!
-//! Invariants: all problems are reported at once, each with its line. An unknown name comes with the most similar known
-//! one.
+//! Invariants: all problems are reported at once, each with its line. An unknown name comes with
+//! the most similar known one.
 //!
-//! Must not know: the environment or the command line. A caller passes the variables, and the program passes its
-//! options.
+//! Must not know: the environment or the command line. A caller passes the variables, and the
+//! program passes its options.
 
 use std::path::PathBuf;
 
@@ -27,13 +28,16 @@ pub use error::ConfigError;
 pub use fetcher_sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig};
 pub use layers::{Layers, Resolved, Setting};
 pub use origin::{Origin, Problem, TextPosition};
-pub use router_table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
+pub use router_table::{
+    LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table,
+};
 pub use secret::{Secret, without_password};
 pub use sections::{
-    BackoffConfig, BrowserConfig, CacheConfig, ConsentConfig, DetectConfig, DetectHostConfig, DurabilityName,
-    FetcherConfig, FleetConfig, FleetScope, HttpConfig, IdentityConfig, IdentityHostConfig, ImportanceMode, LogConfig,
-    NetworkConfig, PriorConfig, QueryName, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningBrowserScope,
-    SigningCoverage, SigningForm, SigningMode,
+    BackoffConfig, BrowserConfig, CacheConfig, ConsentConfig, DetectConfig, DetectHostConfig,
+    DurabilityName, FetcherConfig, FleetConfig, FleetScope, HttpConfig, IdentityConfig,
+    IdentityHostConfig, ImportanceMode, LogConfig, NetworkConfig, PriorConfig, QueryName,
+    RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningBrowserScope, SigningCoverage,
+    SigningForm, SigningMode,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
 pub use tuning::TuningConfig;
@@ -73,7 +77,8 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct Config {
-        /// learning, legacy (the router table), shadow (the table; the log also gets the choice of learning) or split.
+        /// learning, legacy (the router table), shadow (the table; the log also gets the choice of
+        /// learning) or split.
         #[serde(deserialize_with = "value::named")]
         pub mode: Option<Mode> = "learning";
         /// With split: the share of domains that learning serves.
@@ -87,9 +92,11 @@ settings! {
         pub router: Option<PathBuf>, unset "none", such as "routes.csv";
         /// Detection rules in addition to the built-in ones, TOML.
         pub rules: Option<PathBuf>, unset "none", such as "my-rules.toml";
-        /// Domains, sites and other keys in memory. Beyond this the least attempted go to disk, in the data directory.
+        /// Domains, sites and other keys in memory. Beyond this the least attempted go to disk, in
+        /// the data directory.
         pub max_keys: Option<usize>, unset "no limit", such as 1_000_000, valid one_or_more::<usize>();
-        /// Additional suffixes of files, as in [".dcm"]. Files and pages of a host are learned separately.
+        /// Additional suffixes of files, as in [".dcm"]. Files and pages of a host are learned
+        /// separately.
         #[serde(deserialize_with = "value::suffixes")]
         pub file_suffixes: Vec<String> = list(&[]);
         /// Suffixes of pages that the built-in list counts as files, as in [".xml"].
@@ -103,11 +110,11 @@ settings! {
         pub backoff: BackoffConfig;
         /// Requests.
         pub http: HttpConfig;
-        /// Signed requests (Web Bot Auth). docs/guides/identity.md explains it. `fetchwise identity init` creates the
-        /// key.
+        /// Signed requests (Web Bot Auth). docs/guides/identity.md explains it.
+        /// `fetchwise identity init` creates the key.
         pub identity: IdentityConfig;
-        /// Which requests a program signs that has found out whether it has a key. `None` for a program that signs by
-        /// itself: the fetchers of the config are the candidates as they are.
+        /// Which requests a program signs that has found out whether it has a key. `None` for a
+        /// program that signs by itself: the fetchers of the config are the candidates as they are.
         #[serde(skip)]
         pub signing: Option<SigningMode>;
         /// Request rates of hosts.
@@ -128,9 +135,11 @@ settings! {
         pub browser: BrowserConfig;
         /// The attempt log.
         pub log: LogConfig;
-        /// Constants that only experiments change. Without promises: a release may rename, change or remove them.
+        /// Constants that only experiments change. Without promises: a release may rename, change
+        /// or remove them.
         pub tuning: TuningConfig;
-        /// Fetchers. Those named here are the candidates, in this order, instead of the built-in ones.
+        /// Fetchers. Those named here are the candidates, in this order, instead of the built-in
+        /// ones.
         #[serde(rename = "fetcher")]
         pub fetchers: Vec<FetcherConfig>, unset "the built-in ones, and those in the log";
         /// Priors, in addition to the built-in ones.
@@ -166,8 +175,14 @@ mod tests {
             ("[scoring]\n\npage_valu = 1", "c.toml, line 3: unknown field `page_valu`"),
             ("[scoring]\npage_valu = 1", "did you mean `page_value`?"),
             ("mode = 'lerning'", "line 1: unknown mode \"lerning\"; did you mean \"learning\"?"),
-            ("policy = 'confidant'", "line 1: unknown policy \"confidant\"; did you mean \"confident\"?"),
-            ("[[fetcher]]\nname = 'x'\nclass = 'fast'", "line 3: unknown class \"fast\"; expected plain,"),
+            (
+                "policy = 'confidant'",
+                "line 1: unknown policy \"confidant\"; did you mean \"confident\"?",
+            ),
+            (
+                "[[fetcher]]\nname = 'x'\nclass = 'fast'",
+                "line 3: unknown class \"fast\"; expected plain,",
+            ),
             (
                 "[tuning]\nimportance = 'prun'",
                 "line 2: unknown variant `prun`, expected one of `off`, `prune`, `scale`",
@@ -175,8 +190,14 @@ mod tests {
             ("[log]\ndurability = 'synch'", "line 2: unknown variant `synch`"),
             ("[log]\ndurability = 'synch'", "did you mean `sync`?"),
             ("\nmode = ", "c.toml, line 2: "),
-            ("[pace]\nmode = 'lern'", "line 2: unknown mode of pace \"lern\"; did you mean \"learn\"?"),
-            ("[rollout]\nmetric = 'succes'", "line 2: unknown metric \"succes\"; did you mean \"success\"?"),
+            (
+                "[pace]\nmode = 'lern'",
+                "line 2: unknown mode of pace \"lern\"; did you mean \"learn\"?",
+            ),
+            (
+                "[rollout]\nmetric = 'succes'",
+                "line 2: unknown metric \"succes\"; did you mean \"success\"?",
+            ),
             (
                 "[consent]\npurposes = ['search', 'train']",
                 "line 2: unknown purpose \"train\"; did you mean \"train-ai\"?",
@@ -188,8 +209,14 @@ mod tests {
                 "[cache]\nuse = 'revalidat'",
                 "line 2: unknown use of the cache \"revalidat\"; did you mean \"revalidate\"?",
             ),
-            ("[robots]\nuse = 'obay'", "line 2: unknown use of robots.txt \"obay\"; did you mean \"obey\"?"),
-            ("[identity]\nmode = 'sometimes'", "line 2: unknown variant `sometimes`, expected one of `never`"),
+            (
+                "[robots]\nuse = 'obay'",
+                "line 2: unknown use of robots.txt \"obay\"; did you mean \"obey\"?",
+            ),
+            (
+                "[identity]\nmode = 'sometimes'",
+                "line 2: unknown variant `sometimes`, expected one of `never`",
+            ),
             ("tuning.half_life_days = 'long'", "line 1: invalid type: string \"long\""),
         ] {
             let error = error_of(text);
@@ -233,7 +260,8 @@ mod tests {
             ("PACE__MIN_RATE", "PACE_MIN_RATE"),
             ("SCORING__EXPLORE_RATE", "EXPLORE_RATE"),
         ];
-        layers.variables(variables.map(|(old, _)| (format!("FETCHWISE_{old}"), "1".to_owned())), &[]);
+        layers
+            .variables(variables.map(|(old, _)| (format!("FETCHWISE_{old}"), "1".to_owned())), &[]);
         let warnings = layers.resolve().unwrap().warnings;
         let meant: Vec<_> = warnings.iter().map(|warning| warning.meant.clone().unwrap()).collect();
         assert_eq!(meant, variables.map(|(_, new)| format!("FETCHWISE_TUNING__{new}")));
@@ -242,17 +270,35 @@ mod tests {
     #[test]
     fn a_value_out_of_its_range_comes_with_its_line_and_the_range() {
         for (text, want) in [
-            ("[identity]\nagent = 'http://b'", "line 2: invalid identity.agent \"http://b\": expected an https origin"),
-            ("[identity]\nname = 'My Bot'", "line 2: invalid identity.name \"My Bot\": expected 1 to 64 letters"),
-            ("[identity]\nabout = 'me'", "line 2: invalid identity.about \"me\": expected an http or https URL"),
+            (
+                "[identity]\nagent = 'http://b'",
+                "line 2: invalid identity.agent \"http://b\": expected an https origin",
+            ),
+            (
+                "[identity]\nname = 'My Bot'",
+                "line 2: invalid identity.name \"My Bot\": expected 1 to 64 letters",
+            ),
+            (
+                "[identity]\nabout = 'me'",
+                "line 2: invalid identity.about \"me\": expected an http or https URL",
+            ),
             (
                 "[identity.host.'https://x.org']\nheaders_env = 'X'",
                 "line 1: invalid identity.host.https://x.org \"https://x.org\": expected a host, such as \"shop.example\"",
             ),
-            ("[identity.host.'x.org']\nheaders_env = ''", "line 2: invalid identity.host.x.org.headers_env \"\""),
-            ("\ntuning.half_life_days = 3", "c.toml, line 2: invalid tuning.half_life_days 3.0: expected 7 to 365"),
+            (
+                "[identity.host.'x.org']\nheaders_env = ''",
+                "line 2: invalid identity.host.x.org.headers_env \"\"",
+            ),
+            (
+                "\ntuning.half_life_days = 3",
+                "c.toml, line 2: invalid tuning.half_life_days 3.0: expected 7 to 365",
+            ),
             ("tuning.half_life_days = nan", "line 1: invalid tuning.half_life_days NaN"),
-            ("[tuning]\nlast_ditch = 1\nsuccess_discount = 1.0", "line 3: invalid tuning.success_discount 1.0"),
+            (
+                "[tuning]\nlast_ditch = 1\nsuccess_discount = 1.0",
+                "line 3: invalid tuning.success_discount 1.0",
+            ),
             ("[tuning]\nimportance_full = 0.0", "line 2: invalid tuning.importance_full 0.0"),
             (
                 "[tuning]\nrollout_confidence = 1.0",
@@ -261,7 +307,10 @@ mod tests {
             ("[http]\n# none\ntimeout = 0.0", "line 3: invalid http.timeout 0ns"),
             ("[http]\nmax_body = 0", "line 2: invalid http.max_body 0"),
             ("[pace]\ninitial_rate = 0.0", "line 2: invalid pace.initial_rate 0.0"),
-            ("[pace.host.\"x.org\"]\nrate = 2.0\nparallel = 0", "line 3: invalid pace.host.x.org.parallel 0"),
+            (
+                "[pace.host.\"x.org\"]\nrate = 2.0\nparallel = 0",
+                "line 3: invalid pace.host.x.org.parallel 0",
+            ),
             (
                 "[[fetcher]]\nname = 'a'\n[[fetcher]]\nname = 'b'\ncost = -1",
                 "line 5: invalid fetcher.1.cost -1.0: expected a number above 0 (fetcher \"b\")",
@@ -286,15 +335,20 @@ mod tests {
         let text = "modus = 'learning'\nsplit_share = 2\n[scoring]\n  page_valu = 1\nmax_attempts = 'x'\n[[fetcher]]\ncost = 3\n\
                     [[fetcher]]\nname = 'b'\nprior = 7\nquality = -1\n[http]\ntimeout = '1s'\ntimeout_s = 2";
         let error = Config::from_toml(text, Path::new("c.toml")).unwrap_err();
-        let places: Vec<_> = error.problems().iter().map(|problem| problem.place().unwrap().1).collect();
+        let places: Vec<_> =
+            error.problems().iter().map(|problem| problem.place().unwrap().1).collect();
         let places: Vec<(usize, usize)> = places.iter().map(|at| (at.line, at.column)).collect();
         let want = [(1, 1), (2, 15), (4, 3), (5, 16), (6, 1), (10, 9), (11, 11), (14, 1)];
         assert_eq!(places, want, "{error}");
         let problems = error.problems();
         assert_eq!(problems[0].meant.as_deref(), Some("mode"));
-        assert_eq!((problems[2].key.as_str(), problems[2].meant.as_deref()), ("scoring.page_valu", Some("page_value")));
+        assert_eq!(
+            (problems[2].key.as_str(), problems[2].meant.as_deref()),
+            ("scoring.page_valu", Some("page_value"))
+        );
         assert!(
-            error.to_string().contains("c.toml, line 7: missing field `name`") || error.to_string().contains("line 6"),
+            error.to_string().contains("c.toml, line 7: missing field `name`")
+                || error.to_string().contains("line 6"),
             "{error}"
         );
         let broken = Config::from_toml("a = \nb = 1\nc = [", Path::new("c.toml")).unwrap_err();
@@ -342,7 +396,10 @@ mod tests {
                 ("FETCHWISE_LOG__RETAIN_DAYS", "7"),
                 ("FETCHWISE_HTTP__TIMEOUT", "1m"),
                 ("FETCHWISE_NETWORK__ALLOW", "10.0.0.0/8, 192.168.0.0/16"),
-                ("FETCHWISE_FETCHER", "[{name = 'a', proxy = 'http://h:1', proxy_user_env = 'FETCHWISE_MY_PROXY'}]"),
+                (
+                    "FETCHWISE_FETCHER",
+                    "[{name = 'a', proxy = 'http://h:1', proxy_user_env = 'FETCHWISE_MY_PROXY'}]",
+                ),
                 ("FETCHWISE_FETCHER__A__COST", "measured"),
                 ("FETCHWISE_MY_PROXY", "user:password"),
                 ("FETCHWISE_TOKEN", "t"),
@@ -360,11 +417,17 @@ mod tests {
         assert_eq!(resolved.config.fetchers[0].cost, Some(CostConfig::Measured));
         assert_eq!(resolved.warnings.len(), 1, "{:?}", resolved.warnings);
         assert_eq!(resolved.warnings[0].meant.as_deref(), Some("FETCHWISE_LOG__RETAIN_DAYS"));
-        assert_eq!(resolved.origin(&["log", "retain_days"]), Origin::Variable("FETCHWISE_LOG__RETAIN_DAYS".to_owned()));
+        assert_eq!(
+            resolved.origin(&["log", "retain_days"]),
+            Origin::Variable("FETCHWISE_LOG__RETAIN_DAYS".to_owned())
+        );
 
         let mut layers = Layers::default();
         layers.variables(
-            variables(&[("FETCHWISE_TUNING__SUCCESS_DISCOUNT", "much"), ("FETCHWISE_SPLIT_SHARE", "3")]),
+            variables(&[
+                ("FETCHWISE_TUNING__SUCCESS_DISCOUNT", "much"),
+                ("FETCHWISE_SPLIT_SHARE", "3"),
+            ]),
             &[],
         );
         let error = layers.resolve().unwrap_err().to_string();
@@ -373,44 +436,66 @@ mod tests {
             "{error}"
         );
         assert!(
-            error.contains("the variable FETCHWISE_SPLIT_SHARE: invalid split_share 3.0: expected 0 to 1"),
+            error.contains(
+                "the variable FETCHWISE_SPLIT_SHARE: invalid split_share 3.0: expected 0 to 1"
+            ),
             "{error}"
         );
     }
 
     #[test]
     fn a_fetcher_that_is_listed_twice_or_is_one_too_many_is_named() {
-        let error = error_of("[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'simple_http'");
+        let error =
+            error_of("[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'simple_http'");
         assert!(
-            error.contains("line 4: invalid fetcher.1.name \"simple_http\": duplicate of fetcher number 1"),
+            error.contains(
+                "line 4: invalid fetcher.1.name \"simple_http\": duplicate of fetcher number 1"
+            ),
             "{error}"
         );
         let many: String = (0..65).map(|n| format!("[[fetcher]]\nname = 'f{n}'\n")).collect();
         let error = error_of(&many);
-        assert!(error.contains("line 130: invalid fetcher.64.name \"f64\": at most 64 fetchers"), "{error}");
+        assert!(
+            error.contains("line 130: invalid fetcher.64.name \"f64\": at most 64 fetchers"),
+            "{error}"
+        );
         let fits = many.rsplit_once("[[").unwrap().0;
         assert_eq!(Config::from_toml(fits, Path::new("c.toml")).unwrap().fetchers.len(), 64);
     }
 
     #[test]
     fn a_built_in_fetcher_is_changed_without_a_list_of_all() {
-        let config = Config::from_toml("[fetcher.playwright]\ncost = 12\n[fetcher.archive_proxy]", Path::new("c.toml"));
+        let config = Config::from_toml(
+            "[fetcher.playwright]\ncost = 12\n[fetcher.archive_proxy]",
+            Path::new("c.toml"),
+        );
         let specs: Vec<_> = config.unwrap().fetchers.iter().map(FetcherConfig::spec).collect();
         let names: Vec<_> = specs.iter().map(|spec| &*spec.name).collect();
         assert_eq!(names, ["direct_access", "playwright", "playwright_stealth", "archive_proxy"]);
         assert_eq!([specs[0].cost, specs[1].cost], [1.0, 12.0]);
         let mut layers = Layers::default();
         layers.variables(
-            [("FETCHWISE_FETCHER__SIMPLE_HTTP__COST", "2"), ("FETCHWISE_FETCHER__PLAYWRIGHT__COST", "13")]
-                .map(|(name, text)| (name.to_owned(), text.to_owned())),
+            [
+                ("FETCHWISE_FETCHER__SIMPLE_HTTP__COST", "2"),
+                ("FETCHWISE_FETCHER__PLAYWRIGHT__COST", "13"),
+            ]
+            .map(|(name, text)| (name.to_owned(), text.to_owned())),
             &[],
         );
         let resolved = layers.resolve().unwrap();
         assert_eq!(resolved.config.fetchers[1].spec().cost, 13.0);
-        assert_eq!(resolved.origin(&["fetcher", "1", "cost"]).to_string(), "FETCHWISE_FETCHER__PLAYWRIGHT__COST");
-        assert!(resolved.warnings[0].to_string().contains("expected one of DIRECT_ACCESS, PLAYWRIGHT"));
+        assert_eq!(
+            resolved.origin(&["fetcher", "1", "cost"]).to_string(),
+            "FETCHWISE_FETCHER__PLAYWRIGHT__COST"
+        );
+        assert!(
+            resolved.warnings[0].to_string().contains("expected one of DIRECT_ACCESS, PLAYWRIGHT")
+        );
         let error = error_of("mode = 'learning'\n[fetcher.playwrigt]\ncost = 3");
-        assert!(error.contains("line 2") && error.contains("did you mean `playwright`?"), "{error}");
+        assert!(
+            error.contains("line 2") && error.contains("did you mean `playwright`?"),
+            "{error}"
+        );
         let error = error_of("[fetcher.playwright]\ncosts = 3");
         assert!(error.contains("line 2") && error.contains("did you mean `cost`?"), "{error}");
     }
@@ -428,9 +513,12 @@ mod tests {
             (config.tuning.segment_bytes, config.tuning.failed_base),
             (Some(1 << 20), Some(Duration::from_secs(7)))
         );
-        for bad in
-            ["[http]\ntimeout = 'soon'", "[http]\ntimeout = true", "[http]\ntimeout = -1", "[http]\nmax_body = 'big'"]
-        {
+        for bad in [
+            "[http]\ntimeout = 'soon'",
+            "[http]\ntimeout = true",
+            "[http]\ntimeout = -1",
+            "[http]\nmax_body = 'big'",
+        ] {
             assert!(error_of(bad).contains("line 2"), "{}", error_of(bad));
         }
     }
@@ -440,8 +528,13 @@ mod tests {
         let text = "[[fetcher]]\nname = 'mine'\nclass = 'archive'\ncost = 3.5\n[[fetcher]]\nname = 'simple_http'\ncost = 'measured'";
         let config = Config::from_toml(text, Path::new("c.toml")).unwrap();
         let selector = config.selector().build().unwrap();
-        let of = |spec: &fetchwise_types::registry::FetcherSpec| (spec.name.to_string(), spec.cost, spec.measures_cost);
+        let of = |spec: &fetchwise_types::registry::FetcherSpec| {
+            (spec.name.to_string(), spec.cost, spec.measures_cost)
+        };
         let specs: Vec<_> = selector.candidates().map(|(_, spec)| of(spec)).collect();
-        assert_eq!(specs, [("mine".to_owned(), 3.5, false), ("direct_access".to_owned(), 1.0, true)]);
+        assert_eq!(
+            specs,
+            [("mine".to_owned(), 3.5, false), ("direct_access".to_owned(), 1.0, true)]
+        );
     }
 }

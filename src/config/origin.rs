@@ -34,8 +34,8 @@ impl TextPosition {
     }
 }
 
-/// Positions in a text, each counted from the nearest checkpoint before it: many positions take a time linear in the
-/// text.
+/// Positions in a text, each counted from the nearest checkpoint before it: many positions take a
+/// time linear in the text.
 pub(super) struct TextPositions<'t> {
     text: &'t str,
     /// Bytes with their places, the first byte first.
@@ -149,7 +149,9 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
             Origin::Default => f.write_str(&self.message),
-            Origin::File { path, at } => write!(f, "{}, line {}: {}", path.display(), at.line, self.message),
+            Origin::File { path, at } => {
+                write!(f, "{}, line {}: {}", path.display(), at.line, self.message)
+            }
             Origin::Variable(name) => write!(f, "the variable {name}: {}", self.message),
             Origin::Flag(name) => write!(f, "{name}: {}", self.message),
         }

@@ -24,9 +24,10 @@ const WRITTEN: [&str; 2] = ["confidence", "attempts"];
 /// Ignored columns or keys of a router table, as messages with their lines.
 pub type TableWarnings = Vec<String>;
 
-/// Reads a router table. A file called `.toml` is TOML: `[routes]` with `domain = "fetcher"`, `[[route]]` with `domain`
-/// and `fetcher`, or bare `"domain" = "fetcher"` lines. Any other file is CSV. Its header gives the columns, in any
-/// order, and other columns are ignored. A file without a header has the columns domain and fetcher.
+/// Reads a router table. A file called `.toml` is TOML: `[routes]` with `domain = "fetcher"`,
+/// `[[route]]` with `domain` and `fetcher`, or bare `"domain" = "fetcher"` lines. Any other file is
+/// CSV. Its header gives the columns, in any order, and other columns are ignored. A file without a
+/// header has the columns domain and fetcher.
 ///
 /// # Errors
 /// [`ConfigError`] with file and line.
@@ -39,11 +40,13 @@ pub fn load_route_table(path: &Path) -> Result<RouteTable, ConfigError> {
 /// # Errors
 /// [`ConfigError`] with file and line.
 pub fn read_route_table(path: &Path) -> Result<(RouteTable, TableWarnings), ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
     let is_toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
     let mut warnings = Vec::new();
     let table = if is_toml {
-        let file = DeTable::parse(&text).map_err(|error| ConfigError::syntax(path, &text, &error))?;
+        let file =
+            DeTable::parse(&text).map_err(|error| ConfigError::syntax(path, &text, &error))?;
         from_toml(&TextPositions::new(&text), file.into_inner(), &mut warnings)
     } else {
         // Spreadsheets begin a file with a byte order mark.
@@ -66,7 +69,8 @@ pub struct LearnedRoute {
     pub attempts: u64,
 }
 
-/// Formats learned routes as a router table: CSV or, with `is_toml`, TOML. [`load_route_table`] reads it.
+/// Formats learned routes as a router table: CSV or, with `is_toml`, TOML. [`load_route_table`]
+/// reads it.
 ///
 /// ```
 /// use fetchwise::config::{LearnedRoute, learned_table};
@@ -81,8 +85,9 @@ pub fn learned_table(routes: &[LearnedRoute], is_toml: bool) -> String {
     struct File {
         route: Vec<LearnedRoute>,
     }
-    let rounded =
-        routes.iter().map(|r| LearnedRoute { confidence: (r.confidence * 100.0).round() / 100.0, ..r.clone() });
+    let rounded = routes
+        .iter()
+        .map(|r| LearnedRoute { confidence: (r.confidence * 100.0).round() / 100.0, ..r.clone() });
     if is_toml {
         // Text and numbers always serialize.
         return toml::to_string(&File { route: rounded.collect() }).unwrap_or_default();
@@ -120,15 +125,20 @@ fn from_toml(
             (key, _) => {
                 return Err(wrong(
                     line,
-                    format!("invalid key {key:?}: expected routes, route, or a domain with a fetcher"),
+                    format!(
+                        "invalid key {key:?}: expected routes, route, or a domain with a fetcher"
+                    ),
                 ));
             }
         }
     }
-    let mut left_out: Vec<(usize, String)> = left_out.into_iter().map(|(key, line)| (line, key)).collect();
+    let mut left_out: Vec<(usize, String)> =
+        left_out.into_iter().map(|(key, line)| (line, key)).collect();
     left_out.sort_unstable();
     for (line, key) in left_out {
-        warnings.push(format!("line {line}: ignored unknown key {key:?} of a route: expected domain and fetcher"));
+        warnings.push(format!(
+            "line {line}: ignored unknown key {key:?} of a route: expected domain and fetcher"
+        ));
     }
     Ok(table)
 }
@@ -153,7 +163,9 @@ fn route_of(
             other => drop(left_out.insert(other.to_owned(), line)),
         }
     }
-    domain.zip(fetcher).ok_or_else(|| wrong(line, "incomplete route: missing domain or fetcher".to_owned()))
+    domain
+        .zip(fetcher)
+        .ok_or_else(|| wrong(line, "incomplete route: missing domain or fetcher".to_owned()))
 }
 
 fn name(line: usize, value: Spanned<DeValue<'_>>) -> Result<String, TableError> {
@@ -174,8 +186,9 @@ fn from_csv(text: &str, warnings: &mut TableWarnings) -> Result<RouteTable, Tabl
     // Columns of domain and fetcher, and the number of columns.
     let (mut places, mut width) = ([0, 1], COLUMNS.len());
     for (number, record) in reader.records().enumerate() {
-        let record =
-            record.map_err(|error| wrong(error.position().map_or(0, line_of), format!("invalid CSV: {error}")))?;
+        let record = record.map_err(|error| {
+            wrong(error.position().map_or(0, line_of), format!("invalid CSV: {error}"))
+        })?;
         let line = record.position().map_or(0, line_of);
         if number == 0 && (is_header(&record) || !is_route(&record)) {
             places = columns(line, &record, warnings)?;
@@ -204,23 +217,35 @@ fn is_header(first: &StringRecord) -> bool {
     COLUMNS.iter().all(|name| first.iter().any(|column| column.eq_ignore_ascii_case(name)))
 }
 
-/// Returns whether the first line of a file is already a route. Then it begins with the name or the address of a host,
-/// or its second column is a built-in fetcher.
+/// Returns whether the first line of a file is already a route. Then it begins with the name or the
+/// address of a host, or its second column is a built-in fetcher.
 fn is_route(first: &StringRecord) -> bool {
-    let is_host = first.get(0).is_some_and(|text| text.contains(['.', ':']) || text.eq_ignore_ascii_case("localhost"));
-    let is_built_in = first.get(1).is_some_and(|name| FetcherSpec::by_name(name).class != Class::Unknown);
+    let is_host = first
+        .get(0)
+        .is_some_and(|text| text.contains(['.', ':']) || text.eq_ignore_ascii_case("localhost"));
+    let is_built_in =
+        first.get(1).is_some_and(|name| FetcherSpec::by_name(name).class != Class::Unknown);
     is_host || is_built_in
 }
 
 /// Returns the columns of domain and fetcher in the header.
-fn columns(line: usize, header: &StringRecord, warnings: &mut TableWarnings) -> Result<[usize; 2], TableError> {
+fn columns(
+    line: usize,
+    header: &StringRecord,
+    warnings: &mut TableWarnings,
+) -> Result<[usize; 2], TableError> {
     let is = |column: &str, name: &str| column.eq_ignore_ascii_case(name);
     let place = |name: &str| header.iter().position(|column| is(column, name));
     let found = || header.iter().collect::<Vec<_>>().join(", ");
     let [Some(domain), Some(fetcher)] = COLUMNS.map(place) else {
-        return Err(wrong(line, format!("invalid columns {}: expected domain and fetcher", found())));
+        return Err(wrong(
+            line,
+            format!("invalid columns {}: expected domain and fetcher", found()),
+        ));
     };
-    if let Some(name) = COLUMNS.iter().find(|name| header.iter().filter(|column| is(column, name)).count() > 1) {
+    if let Some(name) =
+        COLUMNS.iter().find(|name| header.iter().filter(|column| is(column, name)).count() > 1)
+    {
         return Err(wrong(line, format!("invalid columns {}: duplicate {name}", found())));
     }
     let read = |column: &&str| COLUMNS.iter().chain(&WRITTEN).any(|name| is(column, name));
@@ -228,8 +253,13 @@ fn columns(line: usize, header: &StringRecord, warnings: &mut TableWarnings) -> 
         header.iter().filter(|column| !read(column)).map(|column| format!("{column:?}")).collect();
     match &*left_out {
         [] => {}
-        [one] => warnings.push(format!("line {line}: ignored column {one}: expected domain and fetcher")),
-        more => warnings.push(format!("line {line}: ignored columns {}: expected domain and fetcher", more.join(", "))),
+        [one] => {
+            warnings.push(format!("line {line}: ignored column {one}: expected domain and fetcher"))
+        }
+        more => warnings.push(format!(
+            "line {line}: ignored columns {}: expected domain and fetcher",
+            more.join(", ")
+        )),
     }
     Ok([domain, fetcher])
 }
@@ -255,7 +285,11 @@ mod tests {
     }
 
     fn toml_table(text: &str) -> Result<RouteTable, TableError> {
-        from_toml(&TextPositions::new(text), DeTable::parse(text).unwrap().into_inner(), &mut Vec::new())
+        from_toml(
+            &TextPositions::new(text),
+            DeTable::parse(text).unwrap().into_inner(),
+            &mut Vec::new(),
+        )
     }
 
     #[test]
@@ -267,7 +301,11 @@ mod tests {
             "intranet,playwright\na.org,playwright\nb.org,simple_http\n",
         ] {
             let table = csv_table(text).unwrap();
-            assert_eq!((table.get("a.org"), table.get("b.org")), (Some("playwright"), Some("direct_access")), "{text}");
+            assert_eq!(
+                (table.get("a.org"), table.get("b.org")),
+                (Some("playwright"), Some("direct_access")),
+                "{text}"
+            );
         }
     }
 
@@ -280,28 +318,51 @@ mod tests {
             let error = csv_error(text);
             assert_eq!(error, format!("line 1: {found}: expected domain and fetcher"));
         }
-        assert!(csv_error("a.org\n").starts_with("line 1: invalid row: expected 2 columns, domain and fetcher"));
-        assert!(csv_error("domain,fetcher\na.org,x\nb.org,\n").starts_with("line 3: missing domain or fetcher"));
-        assert_eq!(csv_error("a.org,x\nwww.a.org,y\n"), "line 2: duplicate route of a.org: x before, y here");
+        assert!(
+            csv_error("a.org\n")
+                .starts_with("line 1: invalid row: expected 2 columns, domain and fetcher")
+        );
+        assert!(
+            csv_error("domain,fetcher\na.org,x\nb.org,\n")
+                .starts_with("line 3: missing domain or fetcher")
+        );
+        assert_eq!(
+            csv_error("a.org,x\nwww.a.org,y\n"),
+            "line 2: duplicate route of a.org: x before, y here"
+        );
     }
 
     #[test]
     fn further_columns_are_ignored_with_a_warning() {
-        let text = "note,fetcher,confidence,domain,attempts,owner\nold,playwright,0.9,a.org,17,me\n";
+        let text =
+            "note,fetcher,confidence,domain,attempts,owner\nold,playwright,0.9,a.org,17,me\n";
         let mut warnings = Vec::new();
         let table = from_csv(text, &mut warnings).unwrap();
         assert_eq!((table.get("a.org"), table.len()), (Some("playwright"), 1));
-        assert_eq!(warnings, ["line 1: ignored columns \"note\", \"owner\": expected domain and fetcher"]);
+        assert_eq!(
+            warnings,
+            ["line 1: ignored columns \"note\", \"owner\": expected domain and fetcher"]
+        );
         let short = "domain,fetcher,note\na.org,playwright,x\nb.org,playwright\n";
-        assert_eq!(csv_error(short), "line 3: invalid row: expected 3 columns, as in the header, got 2");
+        assert_eq!(
+            csv_error(short),
+            "line 3: invalid row: expected 3 columns, as in the header, got 2"
+        );
         assert!(csv_error("domain,fetcher,domain\n").ends_with("duplicate domain"));
         let toml = "[[route]]\ndomain = 'a.org'\nfetcher = 'playwright'\nconfidence = 0.9\nowner = 'me'\n\
                     [[route]]\ndomain = 'b.org'\nowner = 'me'\nfetcher = 'playwright'";
         let mut warnings = Vec::new();
-        let table =
-            from_toml(&TextPositions::new(toml), DeTable::parse(toml).unwrap().into_inner(), &mut warnings).unwrap();
+        let table = from_toml(
+            &TextPositions::new(toml),
+            DeTable::parse(toml).unwrap().into_inner(),
+            &mut warnings,
+        )
+        .unwrap();
         assert_eq!(table.len(), 2);
-        assert_eq!(warnings, ["line 5: ignored unknown key \"owner\" of a route: expected domain and fetcher"]);
+        assert_eq!(
+            warnings,
+            ["line 5: ignored unknown key \"owner\" of a route: expected domain and fetcher"]
+        );
     }
 
     #[test]
@@ -312,8 +373,11 @@ mod tests {
             confidence: 1.0 / 3.0,
             attempts: 7,
         };
-        let routes =
-            [route("a.org", "my, \"own\" #1 = x"), route("127.0.0.1", "playwright"), route("[::1]", "f\u{7f}")];
+        let routes = [
+            route("a.org", "my, \"own\" #1 = x"),
+            route("127.0.0.1", "playwright"),
+            route("[::1]", "f\u{7f}"),
+        ];
         let dir = tempfile::tempdir().unwrap();
         for (name, is_toml) in [("t.csv", false), ("t.toml", true)] {
             let path = dir.path().join(name);
@@ -339,7 +403,10 @@ mod tests {
         let error = toml_table("[routes]\n'a.org' = 7").unwrap_err().to_string();
         assert_eq!(error, "line 2: expected a name, got integer");
         assert!(
-            toml_table("[[route]]\ndomain = 'a.org'").unwrap_err().to_string().contains("missing domain or fetcher")
+            toml_table("[[route]]\ndomain = 'a.org'")
+                .unwrap_err()
+                .to_string()
+                .contains("missing domain or fetcher")
         );
     }
 
@@ -354,7 +421,10 @@ mod tests {
         );
         let toml = toml_table("[routes]\n'a.org' = 'playwright'\n'b.org' = 'curl'").unwrap();
         let error = toml.check(known).unwrap_err().to_string();
-        assert!(error.starts_with("line 3: the route of b.org: unknown fetcher \"curl\"; expected"), "{error}");
+        assert!(
+            error.starts_with("line 3: the route of b.org: unknown fetcher \"curl\"; expected"),
+            "{error}"
+        );
         assert_eq!(toml.check(["playwright", "curl"]), Ok(()));
     }
 }

@@ -56,15 +56,20 @@ pub(super) const COMPACT_THRESHOLD: Rule<CompactThreshold> = Rule::Test(
 
 pub(super) const ORIGIN: Rule<String> = Rule::Test(
     |text| {
-        let is_origin =
-            |url: Url| url.scheme() == "https" && format!("{}/", url.origin().ascii_serialization()) == url.as_str();
+        let is_origin = |url: Url| {
+            url.scheme() == "https"
+                && format!("{}/", url.origin().ascii_serialization()) == url.as_str()
+        };
         Url::parse(text).is_ok_and(is_origin)
     },
     "an https origin without a path, such as \"https://bot.example\"",
 );
 
 pub(super) const PAGE: Rule<String> = Rule::Test(
-    |text| Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.as_str().is_ascii()),
+    |text| {
+        Url::parse(text)
+            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.as_str().is_ascii())
+    },
     "an http or https URL",
 );
 
@@ -76,4 +81,5 @@ pub(super) const PRODUCT_TOKEN: Rule<String> = Rule::Test(
     "1 to 64 letters, digits, - or _, such as \"ExampleBot\"",
 );
 
-pub(super) const VARIABLE: Rule<String> = Rule::Test(|name| !name.is_empty(), "the name of a variable");
+pub(super) const VARIABLE: Rule<String> =
+    Rule::Test(|name| !name.is_empty(), "the name of a variable");

@@ -1,8 +1,8 @@
 //! Tables of a config file: each key with its type, default, valid values and meaning.
 //!
-//! Owns: the declarations. What follows from them is in `declare`, and the top level is [`Config`](super::Config). An
-//! absent key is `None`, so that each part uses its own default; tests compare those with the defaults that are
-//! declared.
+//! Owns: the declarations. What follows from them is in `declare`, and the top level is
+//! [`Config`](super::Config). An absent key is `None`, so that each part uses its own default;
+//! tests compare those with the defaults that are declared.
 //!
 //! Invariants: a default needs no other key. Rules for several keys together are in `check`.
 //!
@@ -18,8 +18,8 @@ use url::Url;
 use super::declare::{settings, single_values};
 use super::fetcher_sources::{ArchiveConfig, DownloadConfig, SearchConfig};
 use super::rule::{
-    AMOUNT, COMPACT_THRESHOLD, DEADLINE, ORIGIN, PAGE, PARALLEL, PRODUCT_TOKEN, RATE, Rule, SHARE, VARIABLE,
-    one_or_more,
+    AMOUNT, COMPACT_THRESHOLD, DEADLINE, ORIGIN, PAGE, PARALLEL, PRODUCT_TOKEN, RATE, Rule, SHARE,
+    VARIABLE, one_or_more,
 };
 use super::secret::Secret;
 use super::value::{self, list};
@@ -66,7 +66,8 @@ settings! {
         /// Longest Retry-After that is honoured.
         #[serde(deserialize_with = "value::seconds")]
         pub max_retry_after: Option<Duration> = "1day";
-        /// Whether another fetcher is tried after a block; with false, a block ends the URL at once.
+        /// Whether another fetcher is tried after a block; with false, a block ends the URL at
+        /// once.
         pub escalate_after_block: Option<bool> = true;
     }
 
@@ -93,7 +94,8 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct IdentityConfig {
-        /// never, learned (signed requests alongside unsigned ones) or always: which requests are signed.
+        /// never, learned (signed requests alongside unsigned ones) or always: which requests are
+        /// signed.
         pub mode: Option<SigningMode>, unset "always if agent is set and a key exists, else never", such as "always";
         /// Https origin that publishes the keys.
         pub agent: Option<String>, unset "none", such as "https://bot.example", valid ORIGIN;
@@ -113,8 +115,8 @@ settings! {
         /// leave or escalate: with learned, what happens on a host that blocks signed requests.
         #[serde(deserialize_with = "value::named")]
         pub after_refusal: Option<AfterRefusal> = "leave";
-        /// document, site or all: the requests of a browser's pages that are signed. site: those to the page's
-        /// registrable domain. With all, third parties can track the crawler by its key.
+        /// document, site or all: the requests of a browser's pages that are signed. site: those to
+        /// the page's registrable domain. With all, third parties can track the crawler by its key.
         pub browser_scope: Option<SigningBrowserScope> = "site";
         /// Headers that a host has issued for the crawler, such as a signature of a Shopify store.
         #[serde(rename = "host")]
@@ -125,7 +127,8 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct IdentityHostConfig {
-        /// Variable with the headers, one "Name: value" per line. They go to this host over https and are never shown.
+        /// Variable with the headers, one "Name: value" per line. They go to this host over https
+        /// and are never shown.
         pub headers_env: Option<String>, unset "none", such as "SHOP_HEADERS", valid VARIABLE;
     }
 
@@ -148,7 +151,8 @@ settings! {
         /// Longest Crawl-delay; a longer one counts as this.
         #[serde(deserialize_with = "value::seconds")]
         pub max_crawl_delay: Option<Duration> = "1m";
-        /// Longest hold that a link waits for, and how long `fetch` waits for paused links at its end.
+        /// Longest hold that a link waits for, and how long `fetch` waits for paused links at its
+        /// end.
         #[serde(deserialize_with = "value::seconds")]
         pub max_wait: Option<Duration> = "15m";
         /// Known values of one host, which are not learned.
@@ -170,7 +174,8 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct RolloutConfig {
-        /// Whether learning is taken out of service, with mode split, when it is worse than the router table.
+        /// Whether learning is taken out of service, with mode split, when it is worse than the
+        /// router table.
         pub fall_back: Option<bool> = true;
         /// success, cost, requests or bans: what to compare.
         #[serde(deserialize_with = "value::named")]
@@ -196,19 +201,20 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct ConsentConfig {
-        /// Purposes of the crawl: search, train-ai, ai-input, archive. Without any, terms are recorded and no page is
-        /// skipped. With some, a page that is reserved against all of them ends as `reserved`, and robots.txt is read
-        /// for its terms whatever robots.use says.
+        /// Purposes of the crawl: search, train-ai, ai-input, archive. Without any, terms are
+        /// recorded and no page is skipped. With some, a page that is reserved against all of them
+        /// ends as `reserved`, and robots.txt is read for its terms whatever robots.use says.
         #[serde(deserialize_with = "value::named_list")]
         pub purposes: Option<Vec<Purpose>> = list(&[]);
         /// Vocabularies whose terms decide. Those of others are recorded only.
         #[serde(deserialize_with = "value::named_list")]
         pub respect: Option<Vec<Vocabulary>> = list(&["content-usage", "content-signal", "x-robots-tag", "rsl"]);
-        /// skip: a reserved page is not requested, or not kept. mark: it comes, and its result says so.
+        /// skip: a reserved page is not requested, or not kept. mark: it comes, and its result says
+        /// so.
         #[serde(deserialize_with = "value::named")]
         pub on_reserved: Option<OnReserved> = "skip";
-        /// Licences in RSL. record: their addresses are recorded. read: files that robots.txt names are read as well,
-        /// once a day.
+        /// Licences in RSL. record: their addresses are recorded. read: files that robots.txt names
+        /// are read as well, once a day.
         #[serde(deserialize_with = "value::named")]
         pub licenses: Option<LicenseUse> = "record";
     }
@@ -217,8 +223,8 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct CacheConfig {
-        /// off, revalidate (an unchanged page costs a request and no body) or fresh (as well, and a page within its
-        /// max-age is not requested).
+        /// off, revalidate (an unchanged page costs a request and no body) or fresh (as well, and a
+        /// page within its max-age is not requested).
         #[serde(rename = "use", deserialize_with = "value::named")]
         pub mode: Option<CacheUse> = "off";
     }
@@ -237,16 +243,16 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct FleetConfig {
-        /// Brokers, as in ["tls://nats1:4222", "tls://nats2:4222"]. No fleet without one. --fleet and FETCHWISE_FLEET
-        /// override this key.
+        /// Brokers, as in ["tls://nats1:4222", "tls://nats2:4222"]. No fleet without one. --fleet
+        /// and FETCHWISE_FLEET override this key.
         pub url: Vec<String> = list(&[]);
         /// Name of the group of nodes that share what they learn.
         pub pool: Option<String> = "default";
         /// Name for the addresses that requests leave from. Nodes of one group share pauses.
         pub egress_group: Option<String> = "";
-        /// What the node reads from others: all, or own. Use own in a pool of more than a hundred nodes: each site then
-        /// has its own node, and the others send only evidence that is tied to no site. The same for all nodes of a
-        /// pool.
+        /// What the node reads from others: all, or own. Use own in a pool of more than a hundred
+        /// nodes: each site then has its own node, and the others send only evidence that is tied
+        /// to no site. The same for all nodes of a pool.
         pub scope: Option<FleetScope> = "all";
         /// A .creds file, or a file with the seed of an NKey.
         pub credentials: Option<PathBuf>, unset "none", such as "node.creds";
@@ -288,17 +294,17 @@ settings! {
         pub interval: Option<Duration> = "100ms";
         /// Days after which a compaction drops raw attempts; their evidence stays.
         pub retain_days: Option<u32> = 90, valid Rule::Range(0..=36_500, "0 to 36500");
-        /// Older attempts, as a share of the log, from which on a crawl compacts in the background; "never" turns it
-        /// off.
+        /// Older attempts, as a share of the log, from which on a crawl compacts in the background;
+        /// "never" turns it off.
         #[serde(deserialize_with = "value::compact_threshold")]
         pub compact_threshold: Option<value::CompactThreshold> = 0.25, valid COMPACT_THRESHOLD;
-        /// Disk space of the log. Beyond it the log drops its oldest raw attempts, of any age, but never evidence.
-        /// docs/reports/reliability.md has its limits.
+        /// Disk space of the log. Beyond it the log drops its oldest raw attempts, of any age, but
+        /// never evidence. docs/reports/reliability.md has its limits.
         #[serde(deserialize_with = "value::bytes")]
         pub max_disk_bytes: Option<u64>,
             unset "no limit", such as "10GiB", valid Rule::Range(1 << 20..=u64::MAX, "\"1MiB\" or more");
-        /// keep or hash: hash replaces the values of query strings in the data directory by hashes with a key, for
-        /// URLs with secrets.
+        /// keep or hash: hash replaces the values of query strings in the data directory by hashes
+        /// with a key, for URLs with secrets.
         pub query: Option<QueryName> = "keep";
     }
 
@@ -322,7 +328,8 @@ settings! {
         pub renders: Option<bool>;
         /// Program that fetches, with its arguments.
         pub command: Option<Vec<String>>;
-        /// Shipped fetcher that it works like: `direct_access`, `playwright` or `playwright_stealth`.
+        /// Shipped fetcher that it works like: `direct_access`, `playwright` or
+        /// `playwright_stealth`.
         pub like: Option<String>;
         /// Proxy, `http://host:port` or `socks5://host:port`.
         pub proxy: Option<Secret>;

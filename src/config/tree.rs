@@ -33,21 +33,27 @@ pub(super) enum NodeContent {
 impl Node {
     /// Creates an empty tree.
     pub(super) fn empty() -> Self {
-        Self { origin: Origin::Default, key_origin: Origin::Default, content: NodeContent::Table(BTreeMap::new()) }
+        Self {
+            origin: Origin::Default,
+            key_origin: Origin::Default,
+            content: NodeContent::Table(BTreeMap::new()),
+        }
     }
 
     /// Parses a file's text. Reports all syntax errors at once.
     pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Vec<Problem>> {
         let (table, errors) = DeTable::parse_recoverable(text);
         let file = File { positions: TextPositions::new(text), path: path.into() };
-        let values: Option<toml::Table> = if errors.is_empty() { toml::from_str(text).ok() } else { None };
+        let values: Option<toml::Table> =
+            if errors.is_empty() { toml::from_str(text).ok() } else { None };
         match values {
             Some(values) => {
                 let at = file.origin(0);
                 Ok(file.table(&at, table.get_ref(), values))
             }
             None => {
-                let mut problems: Vec<Problem> = errors.iter().map(|error| file.problem(error)).collect();
+                let mut problems: Vec<Problem> =
+                    errors.iter().map(|error| file.problem(error)).collect();
                 problems.sort_by_cached_key(Problem::rank);
                 Err(problems)
             }
@@ -57,9 +63,9 @@ impl Node {
     /// Creates a node from a value that `origin` sets as a whole.
     pub(super) fn of(value: toml::Value, origin: &Origin) -> Self {
         let content = match value {
-            toml::Value::Table(table) => {
-                NodeContent::Table(table.into_iter().map(|(key, value)| (key, Self::of(value, origin))).collect())
-            }
+            toml::Value::Table(table) => NodeContent::Table(
+                table.into_iter().map(|(key, value)| (key, Self::of(value, origin))).collect(),
+            ),
             toml::Value::Array(list) => {
                 NodeContent::List(list.into_iter().map(|value| Self::of(value, origin)).collect())
             }
@@ -73,9 +79,9 @@ impl Node {
         match &self.content {
             NodeContent::Single(value) => value.clone(),
             NodeContent::List(list) => toml::Value::Array(list.iter().map(Self::value).collect()),
-            NodeContent::Table(table) => {
-                toml::Value::Table(table.iter().map(|(key, node)| (key.clone(), node.value())).collect())
-            }
+            NodeContent::Table(table) => toml::Value::Table(
+                table.iter().map(|(key, node)| (key.clone(), node.value())).collect(),
+            ),
         }
     }
 
@@ -102,19 +108,24 @@ impl Node {
         }
     }
 
-    /// Puts `node` at `way` and creates missing tables. Does nothing if a single value blocks the path.
+    /// Puts `node` at `way` and creates missing tables. Does nothing if a single value blocks the
+    /// path.
     pub(super) fn set(&mut self, way: &[String], node: Self) {
         let Some((last, before)) = way.split_last() else { return };
         let mut at = self;
         for step in before {
             let next = match &mut at.content {
                 NodeContent::Single(_) => None,
-                NodeContent::List(list) => step.parse::<usize>().ok().and_then(|place| list.get_mut(place)),
-                NodeContent::Table(table) => Some(table.entry(step.clone()).or_insert_with(|| Self {
-                    origin: node.origin.clone(),
-                    key_origin: node.origin.clone(),
-                    content: NodeContent::Table(BTreeMap::new()),
-                })),
+                NodeContent::List(list) => {
+                    step.parse::<usize>().ok().and_then(|place| list.get_mut(place))
+                }
+                NodeContent::Table(table) => {
+                    Some(table.entry(step.clone()).or_insert_with(|| Self {
+                        origin: node.origin.clone(),
+                        key_origin: node.origin.clone(),
+                        content: NodeContent::Table(BTreeMap::new()),
+                    }))
+                }
             };
             let Some(next) = next else { return };
             at = next;
@@ -122,7 +133,9 @@ impl Node {
         match &mut at.content {
             NodeContent::Single(_) => {}
             NodeContent::List(list) => {
-                if let Some(place) = last.parse::<usize>().ok().and_then(|place| list.get_mut(place)) {
+                if let Some(place) =
+                    last.parse::<usize>().ok().and_then(|place| list.get_mut(place))
+                {
                     *place = node;
                 }
             }
@@ -154,10 +167,18 @@ impl Node {
     }
 
     /// Calls `f` with every single value and its path. A list of single values counts as one.
-    pub(super) fn each<'n>(&'n self, way: &mut Vec<String>, f: &mut dyn FnMut(&[String], &'n Self)) {
+    pub(super) fn each<'n>(
+        &'n self,
+        way: &mut Vec<String>,
+        f: &mut dyn FnMut(&[String], &'n Self),
+    ) {
         let children: Vec<(String, &Self)> = match &self.content {
-            NodeContent::Table(table) => table.iter().map(|(key, node)| (key.clone(), node)).collect(),
-            NodeContent::List(list) if list.iter().any(|node| matches!(node.content, NodeContent::Table(_))) => {
+            NodeContent::Table(table) => {
+                table.iter().map(|(key, node)| (key.clone(), node)).collect()
+            }
+            NodeContent::List(list)
+                if list.iter().any(|node| matches!(node.content, NodeContent::Table(_))) =>
+            {
                 list.iter().enumerate().map(|(place, node)| (place.to_string(), node)).collect()
             }
             _ => return f(way, self),
@@ -188,20 +209,27 @@ impl File<'_> {
     }
 
     fn table(&self, origin: &Origin, places: &DeTable<'_>, values: toml::Table) -> Node {
-        let places: BTreeMap<&str, _> = places.iter().map(|place| (place.0.get_ref().as_ref(), place)).collect();
+        let places: BTreeMap<&str, _> =
+            places.iter().map(|place| (place.0.get_ref().as_ref(), place)).collect();
         let mut table = BTreeMap::new();
         for (key, value) in values {
             let Some((place, child)) = places.get(key.as_str()) else { continue };
             let node = self.node(self.origin(place.span().start), child, value);
             table.insert(key, node);
         }
-        Node { origin: origin.clone(), key_origin: origin.clone(), content: NodeContent::Table(table) }
+        Node {
+            origin: origin.clone(),
+            key_origin: origin.clone(),
+            content: NodeContent::Table(table),
+        }
     }
 
     fn node(&self, key_origin: Origin, place: &Spanned<DeValue<'_>>, value: toml::Value) -> Node {
         let origin = self.origin(place.span().start);
         let content = match (place.get_ref(), value) {
-            (DeValue::Table(places), toml::Value::Table(values)) => self.table(&origin, places, values).content,
+            (DeValue::Table(places), toml::Value::Table(values)) => {
+                self.table(&origin, places, values).content
+            }
             (DeValue::Array(places), toml::Value::Array(values)) => NodeContent::List(
                 places
                     .iter()

@@ -63,7 +63,9 @@ pub(super) fn list(texts: &[&str]) -> toml::Value {
 }
 
 /// Parses a name with the `FromStr` of its type.
-pub(super) fn named<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<Option<T>, D::Error> {
+pub(super) fn named<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
     String::deserialize(from)?.parse().map(Some).map_err(D::Error::custom)
 }
 
@@ -72,7 +74,11 @@ pub(super) fn named_list<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     from: D,
 ) -> Result<Option<Vec<T>>, D::Error> {
     let names: Vec<String> = Vec::deserialize(from)?;
-    names.iter().map(|name| name.parse().map_err(D::Error::custom)).collect::<Result<_, _>>().map(Some)
+    names
+        .iter()
+        .map(|name| name.parse().map_err(D::Error::custom))
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 /// Parses the name of a shipped policy.
@@ -105,7 +111,9 @@ pub(super) fn pace_mode<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Pac
 }
 
 /// Parses the use of a `Crawl-delay`.
-pub(super) fn crawl_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CrawlDelay>, D::Error> {
+pub(super) fn crawl_delay<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<CrawlDelay>, D::Error> {
     one_of(from, "use of Crawl-delay", &["minimum", "initial", "ignore"])
 }
 
@@ -130,14 +138,16 @@ pub(super) fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CostConf
     match Cost::deserialize(from)? {
         Cost::Number(requests) => Ok(Some(CostConfig::Requests(requests))),
         Cost::Name(name) if name == "measured" => Ok(Some(CostConfig::Measured)),
-        Cost::Name(name) => {
-            Err(D::Error::custom(format_args!("invalid cost {name:?}: expected a number or \"measured\"")))
-        }
+        Cost::Name(name) => Err(D::Error::custom(format_args!(
+            "invalid cost {name:?}: expected a number or \"measured\""
+        ))),
     }
 }
 
 /// Parses a share, or `"never"`.
-pub(super) fn compact_threshold<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CompactThreshold>, D::Error> {
+pub(super) fn compact_threshold<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<CompactThreshold>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a share of the log such as 0.25, or \"never\"")]
     enum At {
@@ -147,9 +157,9 @@ pub(super) fn compact_threshold<'de, D: Deserializer<'de>>(from: D) -> Result<Op
     match At::deserialize(from)? {
         At::Number(share) => Ok(Some(CompactThreshold::Fraction(share))),
         At::Name(name) if name == "never" => Ok(Some(CompactThreshold::Never)),
-        At::Name(name) => {
-            Err(D::Error::custom(format_args!("invalid share {name:?}: expected a number such as 0.25, or \"never\"")))
-        }
+        At::Name(name) => Err(D::Error::custom(format_args!(
+            "invalid share {name:?}: expected a number such as 0.25, or \"never\""
+        ))),
     }
 }
 
@@ -159,7 +169,9 @@ pub(super) fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Durat
 }
 
 /// Parses a time; a bare number is in milliseconds.
-pub(super) fn milliseconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+pub(super) fn milliseconds<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Duration>, D::Error> {
     time(from, 1000.0)
 }
 
@@ -175,7 +187,9 @@ pub(super) fn date<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestam
         Date::Toml(date) => date.to_string(),
         Date::Text(text) => text,
     };
-    let wrong = || D::Error::custom(format_args!("invalid date {text:?}: expected \"2024-05-31\" or RFC 3339"));
+    let wrong = || {
+        D::Error::custom(format_args!("invalid date {text:?}: expected \"2024-05-31\" or RFC 3339"))
+    };
     let read: toml::value::Datetime = text.parse().map_err(|_| wrong())?;
     let date = read.date.ok_or_else(wrong)?;
     let days = days_from_epoch(i64::from(date.year), i64::from(date.month), i64::from(date.day));
@@ -203,8 +217,8 @@ fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
 pub(super) fn web_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
     let text = String::deserialize(from)?;
     let shown = without_password(&text);
-    let address =
-        Url::parse(&text).map_err(|error| D::Error::custom(format_args!("invalid URL {shown:?}: {error}")))?;
+    let address = Url::parse(&text)
+        .map_err(|error| D::Error::custom(format_args!("invalid URL {shown:?}: {error}")))?;
     match address.scheme() {
         "http" | "https" if address.has_host() => Ok(Some(address)),
         _ => Err(D::Error::custom(format_args!("invalid URL {shown:?}: expected http or https"))),
@@ -212,9 +226,12 @@ pub(super) fn web_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<U
 }
 
 /// Parses an http or https URL that may hold a password or a key. No message shows it.
-pub(super) fn secret_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secret<Url>>, D::Error> {
+pub(super) fn secret_address<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Secret<Url>>, D::Error> {
     let Secret(text) = Secret::<String>::deserialize(from)?;
-    let address = Url::parse(&text).map_err(|error| D::Error::custom(format_args!("invalid URL: {error}")))?;
+    let address = Url::parse(&text)
+        .map_err(|error| D::Error::custom(format_args!("invalid URL: {error}")))?;
     match address.scheme() {
         "http" | "https" if address.has_host() => Ok(Some(Secret(address))),
         _ => Err(D::Error::custom("invalid URL: expected http or https")),
@@ -234,10 +251,13 @@ fn time<'de, D: Deserializer<'de>>(from: D, a_second: f64) -> Result<Option<Dura
         Text(String),
     }
     let time = match Time::deserialize(from)? {
-        Time::Number(number) => Duration::try_from_secs_f64(number / a_second)
-            .map_err(|_| D::Error::custom(format_args!("invalid time {number:?}: expected a number from 0 up")))?,
+        Time::Number(number) => Duration::try_from_secs_f64(number / a_second).map_err(|_| {
+            D::Error::custom(format_args!("invalid time {number:?}: expected a number from 0 up"))
+        })?,
         Time::Text(text) => humantime::parse_duration(&text).map_err(|error| {
-            D::Error::custom(format_args!("invalid time {text:?}: {error}; expected a text such as \"30s\""))
+            D::Error::custom(format_args!(
+                "invalid time {text:?}: {error}; expected a text such as \"30s\""
+            ))
         })?,
     };
     Ok(Some(time))

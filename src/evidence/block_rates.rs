@@ -27,25 +27,32 @@ impl Evidence {
         }
     }
 
-    /// Returns the attempts and blocks of a domain over the last `days` UTC days, including that of `now`. Source:
-    /// `observe`.
+    /// Returns the attempts and blocks of a domain over the last `days` UTC days, including that of
+    /// `now`. Source: `observe`.
     pub(crate) fn ban_rate(&self, domain: &str, days: u32, now: Timestamp) -> BanRate {
-        let (Some(today), days) = (day_number(now), days.min(u32::from(DAYS_KEPT))) else { return BanRate::default() };
-        let Some(first) = days.checked_sub(1).map(|before| today.saturating_sub(before as u16)) else {
+        let (Some(today), days) = (day_number(now), days.min(u32::from(DAYS_KEPT))) else {
+            return BanRate::default();
+        };
+        let Some(first) = days.checked_sub(1).map(|before| today.saturating_sub(before as u16))
+        else {
             return BanRate::default();
         };
         self.known(Key::domain(domain), &self.guard())
             .map_or_else(BanRate::default, |entry| entry.days().sum(first, today))
     }
 
-    /// Returns the time before which attempts may be missing in the daily counts; `None` if none are missing.
+    /// Returns the time before which attempts may be missing in the daily counts; `None` if none
+    /// are missing.
     pub(crate) fn days_since(&self) -> Option<Timestamp> {
         // Relaxed: an independent value.
-        Some(self.days_since_ms.load(Ordering::Relaxed)).filter(|ms| *ms != i64::MIN).map(Timestamp::from_millis)
+        Some(self.days_since_ms.load(Ordering::Relaxed))
+            .filter(|ms| *ms != i64::MIN)
+            .map(Timestamp::from_millis)
     }
 
     /// Records that attempts before `since` are missing.
     pub(crate) fn set_days_since(&self, since: Option<Timestamp>) {
-        self.days_since_ms.fetch_max(since.map_or(i64::MIN, Timestamp::as_millis), Ordering::Relaxed);
+        self.days_since_ms
+            .fetch_max(since.map_or(i64::MIN, Timestamp::as_millis), Ordering::Relaxed);
     }
 }

@@ -1,13 +1,15 @@
-//! The evidence about keys that left memory: kept elsewhere, and brought back before anything is added to it.
+//! The evidence about keys that left memory: kept elsewhere, and brought back before anything is
+//! added to it.
 //!
 //! Owns: how entries leave memory and come back.
 //!
-//! Keys are evicted and brought back under the lock of their pool. Without it, a thread could read a copy, another one
-//! could bring the entry back, add to it and have it evicted, and the first one would put the older copy into memory.
-//! Writers to entries in memory take no lock: see [`writer_count`](super::writer_count).
+//! Keys are evicted and brought back under the lock of their pool. Without it, a thread could read
+//! a copy, another one could bring the entry back, add to it and have it evicted, and the first one
+//! would put the older copy into memory. Writers to entries in memory take no lock: see
+//! [`writer_count`](super::writer_count).
 //!
-//! Invariants: an entry is in memory or in the tier, and if in both, the one in memory is newer. An entry that cannot
-//! be written stays in memory. Decisions read memory only.
+//! Invariants: an entry is in memory or in the tier, and if in both, the one in memory is newer. An
+//! entry that cannot be written stays in memory. Decisions read memory only.
 //!
 //! Must not know: how the tier stores entries.
 
@@ -78,11 +80,17 @@ impl Cold {
 }
 
 impl Evidence {
-    /// Keeps evicted entries in `tier` from now on, which has none yet. Call it before anything is learned. Changes
-    /// nothing without a limit on the number of keys.
+    /// Keeps evicted entries in `tier` from now on, which has none yet. Call it before anything is
+    /// learned. Changes nothing without a limit on the number of keys.
     pub(crate) fn keep_evicted_in(&self, tier: Box<dyn ColdTier>) {
         let none = || AtomicU64::new(0);
-        let cold = Cold { tier, inherited: none(), brought_back: none(), failed_writes: none(), failed_reads: none() };
+        let cold = Cold {
+            tier,
+            inherited: none(),
+            brought_back: none(),
+            failed_writes: none(),
+            failed_reads: none(),
+        };
         if self.max_keys().is_some() {
             let _ = self.cold.set(cold);
         }
@@ -117,7 +125,8 @@ impl Evidence {
         })
     }
 
-    /// Writes a copy of each entry in memory to the tier, which then has everything. Nobody may learn meanwhile.
+    /// Writes a copy of each entry in memory to the tier, which then has everything. Nobody may
+    /// learn meanwhile.
     pub(crate) fn write_all_copies(&self) -> io::Result<()> {
         let Some(cold) = self.cold.get() else { return Ok(()) };
         self.entries.iter(&self.guard()).try_for_each(|(key, entry)| cold.tier.put(*key, entry))
@@ -136,18 +145,27 @@ impl Evidence {
     /// Returns the number of keys that were ever new, with those that were evicted and forgotten.
     pub(crate) fn keys_seen(&self) -> u64 {
         let inherited = self.cold.get().map_or(0, |cold| cold.inherited.load(Ordering::Relaxed));
-        (self.keys() as u64 + self.evicted() + inherited).saturating_sub(self.cold_counts().brought_back)
+        (self.keys() as u64 + self.evicted() + inherited)
+            .saturating_sub(self.cold_counts().brought_back)
     }
 
-    /// Returns the entry of `key`, brought back into memory if it was evicted. Not for decisions: it may take a lock and
-    /// read a file.
+    /// Returns the entry of `key`, brought back into memory if it was evicted. Not for decisions:
+    /// it may take a lock and read a file.
     pub(crate) fn known<'g>(&'g self, key: Key, guard: &'g Guard<'_>) -> Option<&'g Entry> {
-        self.entry(key, guard).or_else(|| self.brought_back(key, guard).map(EntryWriter::into_entry))
+        self.entry(key, guard)
+            .or_else(|| self.brought_back(key, guard).map(EntryWriter::into_entry))
     }
 
-    /// Returns the entry of `key` for a change, as [`entry_or_new`](Self::entry_or_new) does, if there is one.
-    pub(crate) fn entry_to_change<'g>(&'g self, key: Key, guard: &'g Guard<'_>) -> Option<EntryWriter<'g>> {
-        self.entry(key, guard).and_then(|entry| self.writer_of(entry)).or_else(|| self.brought_back(key, guard))
+    /// Returns the entry of `key` for a change, as [`entry_or_new`](Self::entry_or_new) does, if
+    /// there is one.
+    pub(crate) fn entry_to_change<'g>(
+        &'g self,
+        key: Key,
+        guard: &'g Guard<'_>,
+    ) -> Option<EntryWriter<'g>> {
+        self.entry(key, guard)
+            .and_then(|entry| self.writer_of(entry))
+            .or_else(|| self.brought_back(key, guard))
     }
 
     fn brought_back<'g>(&'g self, key: Key, guard: &'g Guard<'_>) -> Option<EntryWriter<'g>> {
@@ -158,7 +176,8 @@ impl Evidence {
         self.add_within_limit(key, Timestamp::default(), guard, || None)
     }
 
-    /// Returns the copy of a key that is not in memory, to put it there. Called with the lock of the key's pool.
+    /// Returns the copy of a key that is not in memory, to put it there. Called with the lock of
+    /// the key's pool.
     pub(super) fn read_back(&self, key: Key) -> Option<Entry> {
         let cold = self.cold.get()?;
         let entry = cold.read(key.0)?;
@@ -169,7 +188,11 @@ impl Evidence {
     /// Returns the writer of an entry in memory; `None` if the entry is being evicted.
     #[inline]
     pub(super) fn writer_of<'g>(&self, entry: &'g Entry) -> Option<EntryWriter<'g>> {
-        if self.keeps_evicted() { EntryWriter::counted(entry) } else { Some(EntryWriter::uncounted(entry)) }
+        if self.keeps_evicted() {
+            EntryWriter::counted(entry)
+        } else {
+            Some(EntryWriter::uncounted(entry))
+        }
     }
 
     /// Calls `f` with the entry of a key, in memory or not, and leaves it where it is.
@@ -183,7 +206,8 @@ impl Evidence {
 
     /// Calls `f` with each entry in memory and in the tier, by ascending key.
     pub(super) fn each_entry(&self, f: &mut dyn FnMut(u64, &Entry)) {
-        // Memory is listed first. An entry is in the tier before it leaves memory, so each is found in one of them.
+        // Memory is listed first. An entry is in the tier before it leaves memory, so each is found
+        // in one of them.
         let mut keys: Vec<u64> = self.entries.keys(&self.guard()).copied().collect();
         keys.sort_unstable();
         let mut keys = keys.into_iter().peekable();
@@ -192,7 +216,8 @@ impl Evidence {
                 while let Some(earlier) = keys.next_if(|earlier| *earlier < key) {
                     self.peek(earlier, |entry| f(earlier, entry));
                 }
-                // An entry that was in memory and has left it since is newer in the tier than this copy.
+                // An entry that was in memory and has left it since is newer in the tier than this
+                // copy.
                 let was_in_memory = keys.next_if_eq(&key).is_some();
                 match self.entries.get(&key, &self.guard()) {
                     Some(entry) => f(key, entry),

@@ -1,15 +1,16 @@
 //! Daily counts of requests and blocks per domain, for the last ninety UTC days.
 //!
-//! Only days with attempts take memory. The entry holds two days inline; the next seven lie in the part of an entry that
-//! few entries have, each further seven need a chunk, and an expired day gives its slot to a new one. A domain therefore
-//! has at most `MAX_SLOTS` slots. Readers and writers use atomic loads and steps; a `OnceLock` guards the creation of a
-//! chunk, once in seven days.
+//! Only days with attempts take memory. The entry holds two days inline; the next seven lie in the
+//! part of an entry that few entries have, each further seven need a chunk, and an expired day
+//! gives its slot to a new one. A domain therefore has at most `MAX_SLOTS` slots. Readers and
+//! writers use atomic loads and steps; a `OnceLock` guards the creation of a chunk, once in seven
+//! days.
 //!
 //! Owns: the packing of a day into eight bytes, and the choice of the days that are kept.
 //!
-//! Invariants: the days that are kept do not depend on the order of attempts: the counts of each day less than
-//! [`DAYS_KEPT`] before the newest. Every attempt with a domain is counted once, whether it changes weights or
-//! not.
+//! Invariants: the days that are kept do not depend on the order of attempts: the counts of each
+//! day less than [`DAYS_KEPT`] before the newest. Every attempt with a domain is counted once,
+//! whether it changes weights or not.
 //!
 //! Must not know: how an attempt ended, other than whether it was a block.
 
@@ -42,8 +43,8 @@ pub struct BanRate {
 }
 
 impl BanRate {
-    /// Number of days that are kept of each domain. [`Selector::ban_rate`](crate::Selector::ban_rate) has no older
-    /// ones.
+    /// Number of days that are kept of each domain.
+    /// [`Selector::ban_rate`](crate::Selector::ban_rate) has no older ones.
     pub const DAYS_KEPT: u32 = DAYS_KEPT as u32;
 
     /// Returns the ratio of blocked requests; `None` without attempts.
@@ -110,15 +111,24 @@ impl Day {
     }
 
     fn unpack(packed: u64) -> Option<Self> {
-        let (attempts, banned) = ((packed >> COUNT_BITS & MAX_COUNT) as u32, (packed & MAX_COUNT) as u32);
-        (attempts > 0).then_some(Self { day: (packed >> (2 * COUNT_BITS)) as u16, attempts, banned })
+        let (attempts, banned) =
+            ((packed >> COUNT_BITS & MAX_COUNT) as u32, (packed & MAX_COUNT) as u32);
+        (attempts > 0).then_some(Self {
+            day: (packed >> (2 * COUNT_BITS)) as u16,
+            attempts,
+            banned,
+        })
     }
 
     /// Returns the sum with `other`, limited to the largest count.
     fn plus(self, other: Self) -> Self {
         let room = MAX_COUNT as u32 - self.attempts;
         let attempts = other.attempts.min(room);
-        Self { attempts: self.attempts + attempts, banned: self.banned + other.banned.min(attempts), ..self }
+        Self {
+            attempts: self.attempts + attempts,
+            banned: self.banned + other.banned.min(attempts),
+            ..self
+        }
     }
 
     fn minus(self, other: Self) -> Self {
@@ -142,7 +152,8 @@ impl<'e, R: Default + AsRef<MoreDays>> Days<'e, R> {
 
     /// Adds counts to their day, unless it has expired.
     pub(crate) fn add(&self, what: Day) {
-        // A thread that loses a race for a slot tries again: each round at least one thread succeeds.
+        // A thread that loses a race for a slot tries again: each round at least one thread
+        // succeeds.
         while !self.try_add(what) {}
     }
 
@@ -175,11 +186,12 @@ impl<'e, R: Default + AsRef<MoreDays>> Days<'e, R> {
             let Some(known) = Day::unpack(seen) else { return false };
             return swap(slot, seen, known.plus(what));
         }
-        let place = oldest.filter(|(_, seen)| Day::unpack(*seen).is_some_and(|known| is_over(known.day, newest)));
+        let place = oldest
+            .filter(|(_, seen)| Day::unpack(*seen).is_some_and(|known| is_over(known.day, newest)));
         match place.or(free) {
             Some((slot, seen)) => swap(slot, seen, what),
-            // With all chunks allocated, a day that must be kept lacks a slot only because of a race. Then the oldest
-            // day is replaced.
+            // With all chunks allocated, a day that must be kept lacks a slot only because of a
+            // race. Then the oldest day is replaced.
             None if !self.grow() => oldest.is_none_or(|(slot, seen)| swap(slot, seen, what)),
             None => false,
         }
@@ -216,12 +228,16 @@ impl<'e, R: Default + AsRef<MoreDays>> Days<'e, R> {
     /// Returns the sum of the days from `first` to `last`.
     pub(crate) fn sum(&self, first: u16, last: u16) -> BanRate {
         let (mut newest, mut sum) = (0, BanRate::default());
-        self.each_slot(|slot| newest = newest.max(Day::unpack(slot.load(Ordering::Relaxed)).map_or(0, |day| day.day)));
+        self.each_slot(|slot| {
+            newest = newest.max(Day::unpack(slot.load(Ordering::Relaxed)).map_or(0, |day| day.day))
+        });
         self.each_slot(|slot| {
             let known = Day::unpack(slot.load(Ordering::Relaxed));
-            let within = |known: &Day| (first..=last).contains(&known.day) && !is_over(known.day, newest);
+            let within =
+                |known: &Day| (first..=last).contains(&known.day) && !is_over(known.day, newest);
             if let Some(known) = known.filter(within) {
-                sum = sum.plus(BanRate { attempts: known.attempts.into(), banned: known.banned.into() });
+                sum = sum
+                    .plus(BanRate { attempts: known.attempts.into(), banned: known.banned.into() });
             }
         });
         sum
@@ -326,7 +342,11 @@ mod tests {
         assert!(slots(&days) <= MAX_SLOTS, "{}", slots(&days));
         assert_eq!(days.all(), (910..1000).map(|n| day(20_000 + n, 2, 1)).collect::<Vec<_>>());
         assert_eq!(days.sum(20_993, 20_999), BanRate { attempts: 14, banned: 7 });
-        assert_eq!((size_of::<FirstDays>(), size_of::<MoreDays>()), (16, 72), "sizes that the docs state");
+        assert_eq!(
+            (size_of::<FirstDays>(), size_of::<MoreDays>()),
+            (16, 72),
+            "sizes that the docs state"
+        );
     }
 
     #[test]
@@ -347,8 +367,13 @@ mod tests {
                 for thread in 0..4u16 {
                     let days = &days;
                     scope.spawn(move || {
-                        (0..200u16)
-                            .for_each(|n| days.add(day(20_000 + (n * 7 + thread * 13) % 60, 1, u32::from(n % 3 == 0))))
+                        (0..200u16).for_each(|n| {
+                            days.add(day(
+                                20_000 + (n * 7 + thread * 13) % 60,
+                                1,
+                                u32::from(n % 3 == 0),
+                            ))
+                        })
                     });
                 }
             });

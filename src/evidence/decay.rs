@@ -1,8 +1,9 @@
 //! Forward decay: the present weight of an attempt, as pure arithmetic.
 //!
-//! A stored weight never shrinks. An attempt at time t adds `2^((t - L) / H)`, and a reader multiplies the sum by
-//! `2^(-(now - L) / H)`, where L is the landmark and H the half-life. The result is exact in any order of attempts,
-//! sums can be merged, and no stored weight needs an update as time passes.
+//! A stored weight never shrinks. An attempt at time t adds `2^((t - L) / H)`, and a reader
+//! multiplies the sum by `2^(-(now - L) / H)`, where L is the landmark and H the half-life. The
+//! result is exact in any order of attempts, sums can be merged, and no stored weight needs an
+//! update as time passes.
 
 use std::time::Duration;
 
@@ -17,12 +18,15 @@ pub const DEFAULT_HALF_LIFE_DAYS: f64 = 30.0;
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// Half-lives from the landmark to the present that leave room in `f32`, which ends 120 half-lives after the landmark.
+/// Half-lives from the landmark to the present that leave room in `f32`, which ends 120 half-lives
+/// after the landmark.
 const NEAR: std::ops::RangeInclusive<f64> = -8.0..=64.0;
 
 /// The error of a half-life outside the allowed range.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("invalid half-life of {days} days: expected {MIN_HALF_LIFE_DAYS} to {MAX_HALF_LIFE_DAYS} days")]
+#[error(
+    "invalid half-life of {days} days: expected {MIN_HALF_LIFE_DAYS} to {MAX_HALF_LIFE_DAYS} days"
+)]
 pub struct HalfLifeError {
     /// The requested half-life, in days.
     pub days: f64,
@@ -36,9 +40,11 @@ pub struct Decay {
 }
 
 impl Decay {
-    /// Returns a scale with a half-life of `days`, whose landmark is the last multiple of it before `around`.
+    /// Returns a scale with a half-life of `days`, whose landmark is the last multiple of it before
+    /// `around`.
     ///
-    /// The scale accepts times of up to a thousand half-lives after the landmark; there the exponent ends.
+    /// The scale accepts times of up to a thousand half-lives after the landmark; there the
+    /// exponent ends.
     ///
     /// # Errors
     /// [`HalfLifeError`] outside 7 to 365 days.
@@ -85,10 +91,13 @@ impl Decay {
         valid.then_some(Self { half_life_ms, landmark_ms: landmark.as_millis() })
     }
 
-    /// Returns the factor that converts a weight from the scale `from`, which must have the same half-life, to this
-    /// one. The factor is exact if both landmarks are multiples of the half-life: then it is a power of two.
+    /// Returns the factor that converts a weight from the scale `from`, which must have the same
+    /// half-life, to this one. The factor is exact if both landmarks are multiples of the
+    /// half-life: then it is a power of two.
     pub(crate) fn rebase(&self, from: &Self) -> f64 {
-        (from.landmark_ms.saturating_sub(self.landmark_ms) as f64 / self.half_life_ms).clamp(-900.0, 900.0).exp2()
+        (from.landmark_ms.saturating_sub(self.landmark_ms) as f64 / self.half_life_ms)
+            .clamp(-900.0, 900.0)
+            .exp2()
     }
 
     /// Returns the stored weight that an attempt of weight 1 at `t` adds.
@@ -101,9 +110,11 @@ impl Decay {
         (-self.exponent(now)).exp2()
     }
 
-    /// Returns half-lives since the landmark, limited so that `exp2` and the sum of many such values stay finite.
+    /// Returns half-lives since the landmark, limited so that `exp2` and the sum of many such
+    /// values stay finite.
     fn exponent(&self, t: Timestamp) -> f64 {
-        (t.as_millis().saturating_sub(self.landmark_ms) as f64 / self.half_life_ms).clamp(-900.0, 900.0)
+        (t.as_millis().saturating_sub(self.landmark_ms) as f64 / self.half_life_ms)
+            .clamp(-900.0, 900.0)
     }
 }
 
@@ -115,7 +126,9 @@ mod tests {
     fn weight_halves_with_each_half_life() {
         let now = Timestamp::from_millis(1_800_000_000_000);
         let decay = Decay::new(30.0, now).unwrap();
-        for (age_days, weight) in [(0.0, 1.0), (15.0, 0.5f64.sqrt()), (30.0, 0.5), (60.0, 0.25), (90.0, 0.125)] {
+        for (age_days, weight) in
+            [(0.0, 1.0), (15.0, 0.5f64.sqrt()), (30.0, 0.5), (60.0, 0.25), (90.0, 0.125)]
+        {
             let then = Timestamp::from_millis(now.as_millis() - (age_days * DAY_MS) as i64);
             assert!((decay.up(then) * decay.down(now) - weight).abs() < 1e-12, "{age_days} days");
         }

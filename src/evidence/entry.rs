@@ -1,10 +1,13 @@
-//! One entry: all cells of a domain and of the site of the same name (or of another key), and the domain's other state.
+//! One entry: all cells of a domain and of the site of the same name (or of another key), and the
+//! domain's other state.
 //!
-//! The first cells are inline and taken in order; most domains need no more. Further cells live in an append-only chain
-//! of chunks. A group of cells (one level, kind and path) has a window of eight in each chunk, so a look-up reads a few
-//! cache lines however many paths a domain has. A chunk is twice as long as the one before it if that one is in use, so
-//! that memory grows with the number of cells even if one group needs many windows. A reader walks over initialised chunks with atomic
-//! loads and takes no lock. The recording thread creates a new chunk under a `OnceLock`.
+//! The first cells are inline and taken in order; most domains need no more. Further cells live in
+//! an append-only chain of chunks. A group of cells (one level, kind and path) has a window of
+//! eight in each chunk, so a look-up reads a few cache lines however many paths a domain has. A
+//! chunk is twice as long as the one before it if that one is in use, so that memory grows with the
+//! number of cells even if one group needs many windows. A reader walks over initialised chunks
+//! with atomic loads and takes no lock. The recording thread creates a new chunk under a
+//! `OnceLock`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -19,11 +22,13 @@ use fetchwise_types::time::Timestamp;
 
 /// Number of inline cells: enough for a domain, a path and a suffix, each with two fetchers.
 pub(super) const INLINE_CELLS: usize = 6;
-/// Number of inline cells that are prefetched: those that a decision reads, with two fetchers and a path.
+/// Number of inline cells that are prefetched: those that a decision reads, with two fetchers and a
+/// path.
 const TOUCHED_CELLS: usize = 4;
 /// Number of cells of one group that are adjacent in a chunk.
 const WINDOW: usize = 8;
-/// Maximum number of chunks in a chain. Their windows together have room for every fetcher of one group.
+/// Maximum number of chunks in a chain. Their windows together have room for every fetcher of one
+/// group.
 const MAX_CHUNKS: usize = 48;
 /// Upper bound of a chunk's length: 16 + 32 + ... cells are two million by then.
 const MAX_CHUNK_CELLS: usize = 1 << 20;
@@ -40,16 +45,18 @@ pub(crate) enum Level {
     Path = 1,
     /// A suffix on the domain.
     Suffix = 2,
-    /// The other domains of the site that has the domain's name. The site's weights are the sum of these and the
-    /// domain's: most sites are one domain, whose cells need not be stored twice.
+    /// The other domains of the site that has the domain's name. The site's weights are the sum of
+    /// these and the domain's: most sites are one domain, whose cells need not be stored twice.
     Site = 3,
 }
 
-/// The cells of one key within an entry, over all fetchers: level, file or page, and which path or suffix.
+/// The cells of one key within an entry, over all fetchers: level, file or page, and which path or
+/// suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Group(u64);
 
-/// The parts, at the level of an entry's own key, of the groups that only keys that sites share have.
+/// The parts, at the level of an entry's own key, of the groups that only keys that sites share
+/// have.
 const UNPROVEN_PART: u64 = 1 << 16;
 const PROVEN_LATER_PART: u64 = 2 << 16;
 
@@ -63,28 +70,32 @@ impl Group {
         Self(CLAIMED | key)
     }
 
-    /// Returns the group with the failures of sites that had delivered nothing yet, under a key that sites share.
+    /// Returns the group with the failures of sites that had delivered nothing yet, under a key
+    /// that sites share.
     pub(crate) fn unproven(kind: ContentKind) -> Self {
         Self::new(Level::Own, kind, UNPROVEN_PART)
     }
 
-    /// Returns the group with that part of the failures in [`unproven`](Self::unproven) whose sites delivered later.
+    /// Returns the group with that part of the failures in [`unproven`](Self::unproven) whose sites
+    /// delivered later.
     pub(crate) fn proven_later(kind: ContentKind) -> Self {
         Self::new(Level::Own, kind, PROVEN_LATER_PART)
     }
 
-    /// Returns whether the group counts weights of attempts that another group of the entry counts as well.
+    /// Returns whether the group counts weights of attempts that another group of the entry counts
+    /// as well.
     pub(crate) fn is_counted_elsewhere(self) -> bool {
         [ContentKind::Page, ContentKind::File].map(Self::proven_later).contains(&self)
     }
 
-    /// Returns whether the group belongs to a site's other domains. All other groups belong to the entry's domain.
+    /// Returns whether the group belongs to a site's other domains. All other groups belong to the
+    /// entry's domain.
     pub(crate) fn is_of_others(self) -> bool {
         (self.0 >> 61) & 3 == Level::Site as u64
     }
 
-    /// Returns whether the group belongs to the entry's own key. Each attempt changes exactly one such cell of the
-    /// entry.
+    /// Returns whether the group belongs to the entry's own key. Each attempt changes exactly one
+    /// such cell of the entry.
     pub(crate) fn is_own(self) -> bool {
         (self.0 >> 61) & 3 == Level::Own as u64
     }
@@ -100,8 +111,8 @@ impl Group {
 
     /// Returns the position of the group's window in a chunk of `len` cells.
     fn start(self, len: usize) -> usize {
-        // Fibonacci hashing spreads adjacent groups; a chunk's length is a power of two. The level and the kind are the
-        // highest bits, which a product would not carry to lower ones.
+        // Fibonacci hashing spreads adjacent groups; a chunk's length is a power of two. The level
+        // and the kind are the highest bits, which a product would not carry to lower ones.
         ((self.0 ^ self.0 >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & (len - 1)
     }
 }
@@ -120,13 +131,14 @@ pub(crate) struct Entry {
     has_others: AtomicBool,
     /// Who writes, while evicted entries are kept.
     pub(super) writers: WriterCount,
-    /// The signals that the domain showed, and those that any domain of the site of its name showed last.
+    /// The signals that the domain showed, and those that any domain of the site of its name showed
+    /// last.
     pub(crate) signals: HostSignalSlots,
     pub(crate) site_signals: HostSignalSlots,
     /// The hash of the domain's site; 0 if that is the domain itself or unknown.
     site: AtomicU64,
-    /// The first daily counts of the domain's attempts and blocks. With them the cells of a [`SharedEntry`] begin at a
-    /// cache line.
+    /// The first daily counts of the domain's attempts and blocks. With them the cells of a
+    /// [`SharedEntry`] begin at a cache line.
     first_days: FirstDays,
     cells: [DecayedCounts; INLINE_CELLS],
 }
@@ -146,9 +158,9 @@ impl AsRef<MoreDays> for Rare {
     }
 }
 
-/// An entry that all domains share and all threads write to. Each of its cells has its own cache line, so that a write
-/// to one fetcher's cell does not slow down a write to another's. It is aligned to two lines, since processors fetch
-/// them in pairs.
+/// An entry that all domains share and all threads write to. Each of its cells has its own cache
+/// line, so that a write to one fetcher's cell does not slow down a write to another's. It is
+/// aligned to two lines, since processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct SharedEntry(Entry);
@@ -171,7 +183,10 @@ struct Chunk {
 
 impl Chunk {
     fn of(len: usize) -> Box<Self> {
-        Box::new(Self { cells: (0..len).map(|_| DecayedCounts::default()).collect(), next: OnceLock::new() })
+        Box::new(Self {
+            cells: (0..len).map(|_| DecayedCounts::default()).collect(),
+            next: OnceLock::new(),
+        })
     }
 
     fn next(&self) -> Option<&Self> {
@@ -194,11 +209,13 @@ fn window(cells: &[DecayedCounts], group: Group) -> impl Iterator<Item = &Decaye
 }
 
 impl Entry {
-    /// Prefetches the header and the inline cells into the processor's cache. With a million domains they are in no
-    /// cache, and fetching all of them at once takes as long as fetching one.
+    /// Prefetches the header and the inline cells into the processor's cache. With a million
+    /// domains they are in no cache, and fetching all of them at once takes as long as fetching
+    /// one.
     #[inline]
     pub(crate) fn touch(&self) {
-        // The header may begin anywhere in a line: both ends are read. Relaxed: the values are discarded.
+        // The header may begin anywhere in a line: both ends are read. Relaxed: the values are
+        // discarded.
         let header = self.attempts.load(Ordering::Relaxed) ^ self.first_days.touch() as u32;
         let lines = self.cells[..TOUCHED_CELLS].iter().fold(header, |sum, cell| sum ^ cell.touch());
         std::hint::black_box(lines);
@@ -240,7 +257,8 @@ impl Entry {
         }
     }
 
-    /// Calls `f` with the weights of each fetcher in `group`, plus those of `also`, which belongs to other domains.
+    /// Calls `f` with the weights of each fetcher in `group`, plus those of `also`, which belongs
+    /// to other domains.
     #[inline]
     pub(crate) fn each_weights(
         &self,
@@ -249,7 +267,8 @@ impl Entry {
         down: f64,
         mut f: impl FnMut(FetcherId, &Weights),
     ) {
-        // Acquire pairs with the Release in `claim`. An earlier reader gets the weights of a moment before.
+        // Acquire pairs with the Release in `claim`. An earlier reader gets the weights of a moment
+        // before.
         match also.filter(|_| self.has_others.load(Ordering::Acquire)) {
             None => self.for_each(group, |id, cell| f(id, &cell.read(down))),
             Some(also) => self.each_sum(group, also, down, &mut f),
@@ -257,7 +276,13 @@ impl Entry {
     }
 
     #[cold]
-    fn each_sum(&self, group: Group, also: Group, down: f64, f: &mut dyn FnMut(FetcherId, &Weights)) {
+    fn each_sum(
+        &self,
+        group: Group,
+        also: Group,
+        down: f64,
+        f: &mut dyn FnMut(FetcherId, &Weights),
+    ) {
         self.for_each(group, |id, cell| {
             let mut weights = cell.read(down);
             self.for_each(also, |other, cell| {
@@ -276,10 +301,11 @@ impl Entry {
         });
     }
 
-    /// Returns the cell of `fetcher` in `group`, claimed now if there was none; `None` when the entry is full.
+    /// Returns the cell of `fetcher` in `group`, claimed now if there was none; `None` when the
+    /// entry is full.
     pub(crate) fn claim(&self, group: Group, fetcher: FetcherId) -> Option<&DecayedCounts> {
-        // All threads that claim a tag probe the same positions in the same order, and no position is ever freed, so a
-        // tag gets one cell only.
+        // All threads that claim a tag probe the same positions in the same order, and no position
+        // is ever freed, so a tag gets one cell only.
         let tag = group.tag(fetcher);
         if group.is_of_others() && !self.has_others.load(Ordering::Relaxed) {
             // Release pairs with the Acquire in `each_weights`.
@@ -324,20 +350,21 @@ impl Entry {
 
     /// Records the domain's site.
     pub(crate) fn set_site(&self, site: u64) {
-        // Relaxed: an independent value that does not change again. The load first avoids invalidating the cache line
-        // of other processors.
+        // Relaxed: an independent value that does not change again. The load first avoids
+        // invalidating the cache line of other processors.
         if self.site.load(Ordering::Relaxed) != site {
             self.site.store(site, Ordering::Relaxed);
         }
     }
 
-    /// Records that the domain shows another vendor from now on: each fetcher may contribute once more.
+    /// Records that the domain shows another vendor from now on: each fetcher may contribute once
+    /// more.
     pub(crate) fn unmark(&self) {
         self.each_cell(|_, _, cell| cell.unmark());
     }
 
-    /// Clears the domain; evidence about other domains of the site of its name stays. An attempt that is recorded at
-    /// the same moment may leave a part of itself behind.
+    /// Clears the domain; evidence about other domains of the site of its name stays. An attempt
+    /// that is recorded at the same moment may leave a part of itself behind.
     pub(crate) fn forget_domain(&self) {
         self.each_cell(|group, _, cell| {
             if !group.is_of_others() {
@@ -362,9 +389,11 @@ impl Entry {
         (Group(tag - fetcher), fetcher)
     }
 
-    /// Returns whether the key may be one that domains share, such as a suffix: no domain has attempts here.
+    /// Returns whether the key may be one that domains share, such as a suffix: no domain has
+    /// attempts here.
     pub(crate) fn may_be_shared(&self) -> bool {
-        // Relaxed: a domain that is taken for a shared key costs some estimates that are made afresh.
+        // Relaxed: a domain that is taken for a shared key costs some estimates that are made
+        // afresh.
         self.attempts.load(Ordering::Relaxed) == 0 && !self.has_others.load(Ordering::Relaxed)
     }
 
@@ -395,22 +424,31 @@ impl Entry {
         }
     }
 
-    /// Replaces the pause if it is still `seen`. The caller that succeeds may make the trial request.
+    /// Replaces the pause if it is still `seen`. The caller that succeeds may make the trial
+    /// request.
     pub(crate) fn swap_paused_until(&self, seen: Timestamp, next: Timestamp) -> bool {
         let paused_until_ms = self.rare.get().map(|rare| &rare.paused_until_ms);
         paused_until_ms.is_some_and(|ms| {
-            ms.compare_exchange(seen.as_millis(), next.as_millis(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            ms.compare_exchange(
+                seen.as_millis(),
+                next.as_millis(),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
+            .is_ok()
         })
     }
 
     /// Returns the breaker of `fetcher`, which is closed if no block was ever recorded.
     pub(crate) fn breaker(&self, fetcher: FetcherId) -> Breaker {
-        self.breaker_slot(fetcher, false).map_or(Breaker::CLOSED, |slot| Breaker::unpack(slot.load(Ordering::Relaxed)))
+        self.breaker_slot(fetcher, false)
+            .map_or(Breaker::CLOSED, |slot| Breaker::unpack(slot.load(Ordering::Relaxed)))
     }
 
     /// Returns whether any fetcher was ever blocked here.
     pub(crate) fn has_breakers(&self) -> bool {
-        // Slots are taken in order. Relaxed: a reader that misses the first block sees the breaker closed.
+        // Slots are taken in order. Relaxed: a reader that misses the first block sees the breaker
+        // closed.
         self.rare.get().is_some_and(|rare| rare.breakers.slots[0].load(Ordering::Relaxed) != 0)
     }
 
@@ -426,11 +464,18 @@ impl Entry {
         });
     }
 
-    /// Replaces the breaker `seen` by `next`, unless it has changed since. Setting `last` to now claims the half-open
-    /// trial: the breaker is open again until the trial ends. Returns true for one caller only.
+    /// Replaces the breaker `seen` by `next`, unless it has changed since. Setting `last` to now
+    /// claims the half-open trial: the breaker is open again until the trial ends. Returns true for
+    /// one caller only.
     pub(crate) fn claim_breaker(&self, fetcher: FetcherId, seen: Breaker, next: Breaker) -> bool {
         self.breaker_slot(fetcher, false).is_some_and(|slot| {
-            slot.compare_exchange(seen.pack(fetcher), next.pack(fetcher), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            slot.compare_exchange(
+                seen.pack(fetcher),
+                next.pack(fetcher),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
+            .is_ok()
         })
     }
 
@@ -515,11 +560,13 @@ impl Breaker {
     const CLOSED: Self = Self { blocks: 0, last: Timestamp::from_millis(0) };
     const TIME_BITS: u32 = 44;
 
-    /// Returns fetcher + 1 in the top 12 bits, then 8 bits of blocks and 44 bits of milliseconds, which end in the year
-    /// 2527.
+    /// Returns fetcher + 1 in the top 12 bits, then 8 bits of blocks and 44 bits of milliseconds,
+    /// which end in the year 2527.
     fn pack(self, fetcher: FetcherId) -> u64 {
         let ms = self.last.as_millis().clamp(0, (1 << Self::TIME_BITS) - 1) as u64;
-        (u64::from(fetcher.0) + 1) << (64 - FETCHER_BITS) | u64::from(self.blocks) << Self::TIME_BITS | ms
+        (u64::from(fetcher.0) + 1) << (64 - FETCHER_BITS)
+            | u64::from(self.blocks) << Self::TIME_BITS
+            | ms
     }
 
     fn unpack(packed: u64) -> Self {
@@ -540,7 +587,13 @@ mod tests {
     fn a_domain_with_many_paths_finds_each_cell_again() {
         let entry = Entry::default();
         let groups: Vec<Group> = (0..5000u64)
-            .map(|n| Group::new(Level::Path, ContentKind::Page, xxhash_rust::xxh3::xxh3_64(&n.to_le_bytes())))
+            .map(|n| {
+                Group::new(
+                    Level::Path,
+                    ContentKind::Page,
+                    xxhash_rust::xxh3::xxh3_64(&n.to_le_bytes()),
+                )
+            })
             .collect();
         for group in &groups {
             for fetcher in 0..3 {
@@ -558,7 +611,10 @@ mod tests {
     #[test]
     fn the_sizes_are_those_that_the_docs_state() {
         assert_eq!((size_of::<Entry>(), size_of::<DecayedCounts>(), INLINE_CELLS), (448, 64, 6));
-        assert_eq!((size_of::<Rare>(), size_of::<BreakerChunk>(), size_of::<MoreDays>()), (136, 40, 72));
+        assert_eq!(
+            (size_of::<Rare>(), size_of::<BreakerChunk>(), size_of::<MoreDays>()),
+            (136, 40, 72)
+        );
     }
 
     #[test]
@@ -566,12 +622,18 @@ mod tests {
         let (entry, at) = (Entry::default(), Timestamp::from_millis(1_800_000_000_000));
         for level in [Level::Own, Level::Path, Level::Suffix] {
             for fetcher in 0..2 {
-                assert!(entry.claim(Group::new(level, ContentKind::Page, 7 << 20), FetcherId(fetcher)).is_some());
+                assert!(
+                    entry
+                        .claim(Group::new(level, ContentKind::Page, 7 << 20), FetcherId(fetcher))
+                        .is_some()
+                );
             }
         }
         entry.update_breaker(FetcherId(0), at, false);
         entry.set_paused_until(None);
-        assert!(entry.rare.get().is_none() && !entry.has_breakers() && entry.paused_until().is_none());
+        assert!(
+            entry.rare.get().is_none() && !entry.has_breakers() && entry.paused_until().is_none()
+        );
         entry.set_paused_until(Some(at));
         assert!(entry.rare.get().is_some() && !entry.has_breakers());
         assert_eq!(entry.paused_until(), Some(at));
@@ -587,7 +649,8 @@ mod tests {
         };
         // All names that a selector can know, in groups of the entry's own key.
         let entry = Entry::default();
-        let groups = [ContentKind::Page, ContentKind::File].map(|kind| Group::new(Level::Own, kind, 0));
+        let groups =
+            [ContentKind::Page, ContentKind::File].map(|kind| Group::new(Level::Own, kind, 0));
         for fetcher in 0..MAX_FETCHERS as u16 {
             assert!(groups.iter().all(|group| entry.claim(*group, FetcherId(fetcher)).is_some()));
         }
@@ -596,7 +659,11 @@ mod tests {
         let entry = Entry::default();
         let paths = 20_000_u64;
         for path in 0..paths {
-            let group = Group::new(Level::Path, ContentKind::Page, xxhash_rust::xxh3::xxh3_64(&path.to_le_bytes()));
+            let group = Group::new(
+                Level::Path,
+                ContentKind::Page,
+                xxhash_rust::xxh3::xxh3_64(&path.to_le_bytes()),
+            );
             assert!(entry.claim(group, FetcherId(0)).is_some());
         }
         assert!(len(&entry) <= 8 * paths as usize, "{}", len(&entry));

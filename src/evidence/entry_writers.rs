@@ -57,7 +57,8 @@ mod tests {
     #[test]
     fn an_entry_is_evicted_when_nobody_writes_and_nobody_writes_to_an_evicted_one() {
         let entry = Entry::default();
-        let (first, second) = (EntryWriter::counted(&entry).unwrap(), EntryWriter::counted(&entry).unwrap());
+        let (first, second) =
+            (EntryWriter::counted(&entry).unwrap(), EntryWriter::counted(&entry).unwrap());
         assert!(!entry.writers.close());
         drop(first);
         assert!(!entry.writers.close());

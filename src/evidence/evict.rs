@@ -1,11 +1,12 @@
-//! The bound on memory: beyond a configured number of keys, each new key evicts a few of the least attempted ones,
-//! low-priority keys first.
+//! The bound on memory: beyond a configured number of keys, each new key evicts a few of the least
+//! attempted ones, low-priority keys first.
 //!
 //! Owns: which keys are evicted.
 //!
-//! Invariants: a paused host is never evicted, and with a [cold tier](super::cold_tier) neither is an entry that
-//! somebody writes to; a new key looks at a constant number of keys, and waits at most for other new keys that do the
-//! same; readers are not affected; the same keys in the same order evict the same ones.
+//! Invariants: a paused host is never evicted, and with a [cold tier](super::cold_tier) neither is
+//! an entry that somebody writes to; a new key looks at a constant number of keys, and waits at
+//! most for other new keys that do the same; readers are not affected; the same keys in the same
+//! order evict the same ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -17,8 +18,8 @@ use super::{Entry, Evidence, Guard, Key};
 use crate::evidence::key_pool::{DRAWN, KeyPool};
 use fetchwise_types::time::Timestamp;
 
-/// Number of keys that are evicted at once, if there are too many. Each new key is one too many, and some draws may find
-/// paused hosts only.
+/// Number of keys that are evicted at once, if there are too many. Each new key is one too many,
+/// and some draws may find paused hosts only.
 const EVICTED: usize = 3;
 /// Number of keys for which a pool is made, so that threads rarely wait for each other.
 const KEYS_PER_POOL: usize = 1024;
@@ -92,9 +93,9 @@ impl Evidence {
         self.key_limit.evicted.load(Ordering::Relaxed)
     }
 
-    /// Returns the entry of a key that was not in memory a moment ago, for a change. If it still is not, adds the one that
-    /// was evicted, or else the one of `new`, and evicts a few keys if there are too many. `at` is the present; hosts that
-    /// are paused beyond it stay.
+    /// Returns the entry of a key that was not in memory a moment ago, for a change. If it still is
+    /// not, adds the one that was evicted, or else the one of `new`, and evicts a few keys if there
+    /// are too many. `at` is the present; hosts that are paused beyond it stay.
     pub(super) fn add_within_limit<'g>(
         &'g self,
         key: Key,
@@ -126,7 +127,10 @@ impl Evidence {
 
     /// Adds an entry that is not in memory, while there is room.
     pub(super) fn add_copy(&self, key: u64, copy: Entry, guard: &Guard<'_>) {
-        let pool = self.key_limit.pool(key).map(|pool| pool.lock().unwrap_or_else(PoisonError::into_inner));
+        let pool = self
+            .key_limit
+            .pool(key)
+            .map(|pool| pool.lock().unwrap_or_else(PoisonError::into_inner));
         if self.entries.try_insert(key, copy, guard).is_ok()
             && let Some(mut pool) = pool
         {
@@ -134,37 +138,50 @@ impl Evidence {
         }
     }
 
-    /// Evicts a few keys after `newest` was added, if there are too many. Returns whether one of them may be a key that
-    /// sites share.
+    /// Evicts a few keys after `newest` was added, if there are too many. Returns whether one of
+    /// them may be a key that sites share.
     fn make_room(&self, pool: &mut KeyPool, newest: Key, at: Timestamp, guard: &Guard<'_>) -> bool {
         pool.add(newest.bits());
         if self.entries.len() <= self.key_limit.max_keys {
             return false;
         }
         let mut candidates = ArrayVec::<Candidate, { 2 * DRAWN }>::new();
-        let mut look_at = |key: u64| candidates.extend(self.candidate(key, at, guard).filter(|_| key != newest.bits()));
+        let mut look_at = |key: u64| {
+            candidates.extend(self.candidate(key, at, guard).filter(|_| key != newest.bits()))
+        };
         pool.draw().iter().for_each(|key| look_at(*key));
         self.draw_low_priority(guard, &mut look_at);
         // All weights are on one scale, so the least weight now is the least at any time.
-        candidates
-            .sort_unstable_by(|a, b| b.is_low_priority.cmp(&a.is_low_priority).then(a.weight.total_cmp(&b.weight)));
-        let evicted = candidates.iter().map_while(|candidate| self.evict(candidate.key, newest, guard).ok()).flatten();
-        let (count, is_shared) = evicted.take(EVICTED).fold((0, false), |(n, any), of_one| (n + 1, any | of_one));
+        candidates.sort_unstable_by(|a, b| {
+            b.is_low_priority.cmp(&a.is_low_priority).then(a.weight.total_cmp(&b.weight))
+        });
+        let evicted = candidates
+            .iter()
+            .map_while(|candidate| self.evict(candidate.key, newest, guard).ok())
+            .flatten();
+        let (count, is_shared) =
+            evicted.take(EVICTED).fold((0, false), |(n, any), of_one| (n + 1, any | of_one));
         pool.drop_drawn(|key| self.entries.get(&key, guard).is_none());
         // Relaxed: a statistic.
         self.key_limit.evicted.fetch_add(count, Ordering::Relaxed);
         is_shared
     }
 
-    /// Evicts a key. `newest` is the one for which there must be room: the lock of its pool is held. Returns whether the
-    /// key may be one that sites share; nothing if it has to stay because others have to do with it now.
+    /// Evicts a key. `newest` is the one for which there must be room: the lock of its pool is
+    /// held. Returns whether the key may be one that sites share; nothing if it has to stay because
+    /// others have to do with it now.
     fn evict(&self, key: u64, newest: Key, guard: &Guard<'_>) -> Result<Option<bool>, CannotWrite> {
         let Some(cold) = self.cold.get() else {
             self.forget_priority(key);
             return Ok(self.entries.remove(&key, guard).map(Entry::may_be_shared));
         };
-        // A key of low priority may belong to another pool. Two threads that waited for each other's would wait forever.
-        let _other = match self.key_limit.pool(key).filter(|_| !self.key_limit.is_one_pool(key, newest.bits())) {
+        // A key of low priority may belong to another pool. Two threads that waited for each
+        // other's would wait forever.
+        let _other = match self
+            .key_limit
+            .pool(key)
+            .filter(|_| !self.key_limit.is_one_pool(key, newest.bits()))
+        {
             None => None,
             Some(pool) => match pool.try_lock() {
                 Ok(held) => Some(held),
@@ -172,7 +189,10 @@ impl Evidence {
                 Err(TryLockError::WouldBlock) => return Ok(None),
             },
         };
-        let Some(entry) = self.entries.get(&key, guard).filter(|entry| entry.writers.close()) else { return Ok(None) };
+        let Some(entry) = self.entries.get(&key, guard).filter(|entry| entry.writers.close())
+        else {
+            return Ok(None);
+        };
         if !cold.take(key, entry) {
             entry.writers.reopen();
             return Err(CannotWrite);
@@ -246,24 +266,37 @@ mod tests {
             visit(&selector, site..site + 1, 2);
             assert!(selector.key_count() <= MAX_KEYS);
         }
-        assert!(selector.key_count() > MAX_KEYS - 2 * EVICTED, "no more are evicted than necessary");
+        assert!(
+            selector.key_count() > MAX_KEYS - 2 * EVICTED,
+            "no more are evicted than necessary"
+        );
         assert!(selector.evicted_keys() + selector.key_count() as u64 >= 10 * MAX_KEYS as u64);
     }
 
-    /// With twice as many keys as its table had slots, a bounded map made new tables without end. A pass evicted keys of
-    /// equal weight in the order of the map, so those that stayed were all in one part of it. papaya gives up a slot
-    /// after some steps, and does not grow a table that is half empty. Small tables have no part that is long enough.
+    /// With twice as many keys as its table had slots, a bounded map made new tables without end. A
+    /// pass evicted keys of equal weight in the order of the map, so those that stayed were all in
+    /// one part of it. papaya gives up a slot after some steps, and does not grow a table that is
+    /// half empty. Small tables have no part that is long enough.
     #[test]
     fn a_large_map_takes_ten_times_as_many_keys_as_its_limit() {
         let max_keys = 10 * MAX_KEYS;
-        let evidence = Evidence::new(Decay::new(30.0, NOW).unwrap(), Some(max_keys), FileSuffixes::default(), false);
+        let evidence = Evidence::new(
+            Decay::new(30.0, NOW).unwrap(),
+            Some(max_keys),
+            FileSuffixes::default(),
+            false,
+        );
         for n in 0..10 * max_keys as u64 {
             evidence.entry_or_new(Key(xxh3_64(&n.to_le_bytes())), NOW, &evidence.guard());
         }
         assert!((max_keys - EVICTED..=max_keys).contains(&evidence.keys()));
         let looked_at = evidence.key_limit.looked_at.load(Ordering::Relaxed);
-        assert!(looked_at <= (10 * max_keys * DRAWN) as u64, "a new key looks at {DRAWN}: {looked_at}");
-        let places: usize = evidence.key_limit.pools.iter().map(|pool| pool.lock().unwrap().len()).sum();
+        assert!(
+            looked_at <= (10 * max_keys * DRAWN) as u64,
+            "a new key looks at {DRAWN}: {looked_at}"
+        );
+        let places: usize =
+            evidence.key_limit.pools.iter().map(|pool| pool.lock().unwrap().len()).sum();
         assert_eq!(places, evidence.keys(), "evicted keys are not kept");
     }
 
@@ -295,13 +328,17 @@ mod tests {
                     selector.set_host_pause(&host, None);
                 }
             });
-            let joined: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+            let joined: Vec<_> =
+                writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
             is_done.store(true, Ordering::Relaxed);
             assert!(joined.iter().all(Result::is_ok));
         });
         // Each thread may have added a key that the others did not see.
         assert!(selector.key_count() <= MAX_KEYS + 5, "{}", selector.key_count());
-        assert!((0..50).all(|n| selector.host_pause(&paused(n)) == Some(until)), "a paused host is never evicted");
+        assert!(
+            (0..50).all(|n| selector.host_pause(&paused(n)) == Some(until)),
+            "a paused host is never evicted"
+        );
     }
 
     #[test]
@@ -326,7 +363,12 @@ mod tests {
     #[test]
     fn keys_with_equal_bits_find_room() {
         for max_keys in [None, Some(MAX_KEYS)] {
-            let evidence = Evidence::new(Decay::new(30.0, NOW).unwrap(), max_keys, FileSuffixes::default(), false);
+            let evidence = Evidence::new(
+                Decay::new(30.0, NOW).unwrap(),
+                max_keys,
+                FileSuffixes::default(),
+                false,
+            );
             let guard = evidence.guard();
             for n in 0..1000 {
                 evidence.entry_or_new(Key(n << 40 | 7), NOW, &guard);

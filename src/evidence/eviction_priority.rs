@@ -2,8 +2,9 @@
 //!
 //! Owns: the part of each key's weight that came from these peers.
 //!
-//! Invariants: a key that any other node attempted has normal priority; evicted keys are not kept; only evictions read
-//! priorities. Each eviction draws from the low-priority keys too, so they go first however few they are.
+//! Invariants: a key that any other node attempted has normal priority; evicted keys are not kept;
+//! only evictions read priorities. Each eviction draws from the low-priority keys too, so they go
+//! first however few they are.
 //!
 //! Must not know: which peers are over their quota.
 
@@ -50,7 +51,8 @@ impl OverQuotaWeights {
 impl Evidence {
     /// Returns whether a key of this weight is evicted before all others.
     pub(super) fn is_low_priority(&self, key: u64, weight: f64) -> bool {
-        !self.key_limit.over_quota().weights.is_empty() && self.key_limit.over_quota().covers(key, weight)
+        !self.key_limit.over_quota().weights.is_empty()
+            && self.key_limit.over_quota().covers(key, weight)
     }
 
     /// Returns the largest number of keys, if there is a limit.
@@ -64,8 +66,8 @@ impl Evidence {
         self.key_limit.over_quota().weights.len()
     }
 
-    /// Calls `visit` with random low-priority keys. Those of them that are gone, or that other nodes have attempted
-    /// since, lose their low priority.
+    /// Calls `visit` with random low-priority keys. Those of them that are gone, or that other
+    /// nodes have attempted since, lose their low priority.
     pub(super) fn draw_low_priority(&self, guard: &Guard<'_>, visit: &mut dyn FnMut(u64)) {
         let over_quota = self.key_limit.over_quota();
         if over_quota.weights.is_empty() {
@@ -91,8 +93,8 @@ impl Evidence {
         }
     }
 
-    /// Gives low priority to all keys of an image that is part of this evidence, unless another node has attempted
-    /// them.
+    /// Gives low priority to all keys of an image that is part of this evidence, unless another
+    /// node has attempted them.
     pub(crate) fn mark_low_priority(&self, image: &EvidenceSnapshot) {
         let Some(from) = image.decay.filter(|_| self.key_limit.max().is_some()) else { return };
         let (scale, guard) = (self.decay().rebase(&from), self.guard());
@@ -102,14 +104,17 @@ impl Evidence {
             cells = rest;
             let brought = own.iter().map(|cell| cell.raw.total).sum::<f64>() * scale;
             let is_alone = |entry: &Entry| entry.weight() <= brought * (1.0 + ROUNDING);
-            if row.address.kind == EntryAddress::MAP && self.entry(Key(row.address.key), &guard).is_some_and(is_alone) {
+            if row.address.kind == EntryAddress::MAP
+                && self.entry(Key(row.address.key), &guard).is_some_and(is_alone)
+            {
                 self.key_limit.over_quota().set(row.address.key, |_| brought);
             }
         }
     }
 
-    /// Learns from `attempt` as [`observe`](Self::observe) does, and gives low priority to new keys. An attempt that
-    /// another thread adds to one of them at the same time may be counted as this one's.
+    /// Learns from `attempt` as [`observe`](Self::observe) does, and gives low priority to new
+    /// keys. An attempt that another thread adds to one of them at the same time may be counted as
+    /// this one's.
     pub(crate) fn observe_low_priority(&self, attempt: &impl Observation, registry: &Registry) {
         if self.key_limit.max().is_none() {
             return self.observe(attempt, registry);
@@ -121,7 +126,10 @@ impl Evidence {
             // The entry of the domain holds the last two.
             let has_key = !is_mark(kind) && !matches!(kind, "domain_path" | "domain_suffix");
             let key = Key::of(kind, value);
-            if has_key && self.fixed(kind, value).is_none() && keys.iter().all(|(known, _)| *known != key) {
+            if has_key
+                && self.fixed(kind, value).is_none()
+                && keys.iter().all(|(known, _)| *known != key)
+            {
                 keys.push((key, weight(key)));
             }
         });

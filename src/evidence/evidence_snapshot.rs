@@ -2,8 +2,8 @@
 //!
 //! Owns: reading all cells into [`EvidenceSnapshot`] and adding an image to evidence.
 //!
-//! Invariants: rows are sorted by key and fetchers by name, so equal evidence gives equal columns whatever the order of
-//! learning. Adding an image keeps what the evidence already has.
+//! Invariants: rows are sorted by key and fetchers by name, so equal evidence gives equal columns
+//! whatever the order of learning. Adding an image keeps what the evidence already has.
 //!
 //! Must not know: how columns become bytes.
 
@@ -47,8 +47,8 @@ impl EntryAddress {
     pub(crate) const MAP: u32 = 4;
 }
 
-/// One cell: group and fetcher packed as in memory, with the fetcher's index in [`EvidenceSnapshot::fetchers`], and its
-/// weights.
+/// One cell: group and fetcher packed as in memory, with the fetcher's index in
+/// [`EvidenceSnapshot::fetchers`], and its weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CellRow {
     pub(crate) tag: u64,
@@ -113,19 +113,26 @@ pub struct EvidenceSnapshot {
     /// The names of signals, in order, and their cells.
     pub(crate) signals: Vec<String>,
     pub(crate) signal_cells: Vec<SignalCellRow>,
-    /// The days of domains, by domain and day, and the time before which attempts may be missing among them.
+    /// The days of domains, by domain and day, and the time before which attempts may be missing
+    /// among them.
     pub(crate) days: Vec<DayRow>,
     pub(crate) days_since: Option<Timestamp>,
 }
 
 impl Evidence {
-    /// Returns an image of everything that has not faded by `as_of`. Its fetchers are those of its cells and those in
-    /// `seen`. Cost: a pass over all entries and a sort.
-    pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> EvidenceSnapshot {
+    /// Returns an image of everything that has not faded by `as_of`. Its fetchers are those of its
+    /// cells and those in `seen`. Cost: a pass over all entries and a sort.
+    pub(crate) fn image(
+        &self,
+        registry: &Registry,
+        as_of: Timestamp,
+        seen: &[String],
+    ) -> EvidenceSnapshot {
         self.image_over(registry, as_of, seen, FADED)
     }
 
-    /// Returns an image like [`image`](Self::image), of the entries whose decayed weight is at least `least`.
+    /// Returns an image like [`image`](Self::image), of the entries whose decayed weight is at
+    /// least `least`.
     pub(crate) fn image_over(
         &self,
         registry: &Registry,
@@ -133,16 +140,25 @@ impl Evidence {
         seen: &[String],
         least: f64,
     ) -> EvidenceSnapshot {
-        let mut image = EvidenceSnapshot { decay: Some(self.decay()), as_of, ..EvidenceSnapshot::default() };
+        let mut image =
+            EvidenceSnapshot { decay: Some(self.decay()), as_of, ..EvidenceSnapshot::default() };
         let down = self.decay().down(as_of);
         let places = self.add_signals(&mut image);
         self.add_fixed(&mut image);
         let rows = RowReader { places, down, days_from: oldest(as_of), least };
         self.each_entry(&mut |key, entry| rows.push(self, &mut image, (key, entry)));
-        image.days_since = self.days_since().filter(|since| day_number(*since).is_none_or(|day| day >= rows.days_from));
+        image.days_since = self
+            .days_since()
+            .filter(|since| day_number(*since).is_none_or(|day| day >= rows.days_from));
         image.name_fetchers(registry, seen);
-        debug_assert_eq!(image.entries.iter().map(|row| row.cells).sum::<u32>() as usize, image.cells.len());
-        debug_assert_eq!(image.entries.iter().map(|row| row.breakers).sum::<u32>() as usize, image.breakers.len());
+        debug_assert_eq!(
+            image.entries.iter().map(|row| row.cells).sum::<u32>() as usize,
+            image.cells.len()
+        );
+        debug_assert_eq!(
+            image.entries.iter().map(|row| row.breakers).sum::<u32>() as usize,
+            image.breakers.len()
+        );
         image
     }
 
@@ -165,28 +181,34 @@ impl Evidence {
             .and_then(|(id, day)| Some((*places.get(id.row_index())?, day)))
     }
 
-    /// Adds the signals and their cells to an image, with the fetchers' ids. Returns the index of each row's signal in
-    /// the image.
+    /// Adds the signals and their cells to an image, with the fetchers' ids. Returns the index of
+    /// each row's signal in the image.
     pub(super) fn add_signals(&self, image: &mut EvidenceSnapshot) -> Vec<u32> {
         let names = self.signals().names();
         image.signals = names.iter().map(|name| String::from(&**name)).collect();
         image.signals.sort_unstable();
-        let place = |name: &str| image.signals.partition_point(|other| other.as_str() < name) as u32;
+        let place =
+            |name: &str| image.signals.partition_point(|other| other.as_str() < name) as u32;
         let places: Vec<u32> = names.iter().map(|name| place(name)).collect();
         for (index, tag) in places.iter().enumerate() {
             self.signals().each_cell(index, |fetcher, kind, cell| {
                 let raw = cell.raw();
                 if raw != RawSignalCounts::default() {
                     let is_file = kind == ContentKind::File;
-                    image.signal_cells.push(SignalCellRow { tag: *tag, fetcher: u32::from(fetcher.0), is_file, raw });
+                    image.signal_cells.push(SignalCellRow {
+                        tag: *tag,
+                        fetcher: u32::from(fetcher.0),
+                        is_file,
+                        raw,
+                    });
                 }
             });
         }
         places
     }
 
-    /// Returns empty evidence on the same scale, with the same limit. If evicted entries are kept, there is no limit: it
-    /// has no place to keep its own.
+    /// Returns empty evidence on the same scale, with the same limit. If evicted entries are kept,
+    /// there is no limit: it has no place to keep its own.
     pub(crate) fn empty_like(&self) -> Self {
         let max_keys = self.key_limit.max().filter(|_| !self.keeps_evicted());
         Self::new(self.decay(), max_keys, self.suffixes.clone(), false)
@@ -201,7 +223,9 @@ impl Evidence {
                 }
             });
         };
-        let all = |to: &[SharedEntry], from: &[SharedEntry]| to.iter().zip(from).for_each(|(to, from)| add(to, from));
+        let all = |to: &[SharedEntry], from: &[SharedEntry]| {
+            to.iter().zip(from).for_each(|(to, from)| add(to, from))
+        };
         add(&self.global, &other.global);
         all(&self.flags, &other.flags);
         all(&self.hints, &other.hints);
@@ -213,13 +237,15 @@ impl Evidence {
         self.shared_version.change();
     }
 
-    /// Adds an image, with its weights converted to this evidence's scale. If half-lives differ, each weight is the one
-    /// at the time of the image and decays by the new half-life from then on. Times after `present` count as `present`.
+    /// Adds an image, with its weights converted to this evidence's scale. If half-lives differ,
+    /// each weight is the one at the time of the image and decays by the new half-life from then
+    /// on. Times after `present` count as `present`.
     pub(crate) fn absorb(&self, image: &EvidenceSnapshot, registry: &Registry, present: Timestamp) {
         self.combine(image, registry, CombineMode::Load { present });
     }
 
-    /// Adds or subtracts an image of another process's evidence, concurrently with all other operations.
+    /// Adds or subtracts an image of another process's evidence, concurrently with all other
+    /// operations.
     pub(crate) fn combine(&self, image: &EvidenceSnapshot, registry: &Registry, how: CombineMode) {
         let Some(absorber) = Absorber::new(self, image, registry, how) else { return };
         // One reservation, because each doubling would move every entry.
@@ -236,10 +262,13 @@ impl Evidence {
         std::thread::scope(|scope| {
             let absorber = &absorber;
             // Parts share no entry, so no thread waits for another.
-            for entries in image.entries.chunks(image.entries.len().div_ceil(threads).max(MIN_PART)) {
+            for entries in image.entries.chunks(image.entries.len().div_ceil(threads).max(MIN_PART))
+            {
                 let own_cells = take(&mut cells, entries.iter().map(|row| row.cells).sum());
-                let own_breakers = take(&mut breakers, entries.iter().map(|row| row.breakers).sum());
-                let part = ImagePart { entries, cells: own_cells, breakers: own_breakers, days: &[] };
+                let own_breakers =
+                    take(&mut breakers, entries.iter().map(|row| row.breakers).sum());
+                let part =
+                    ImagePart { entries, cells: own_cells, breakers: own_breakers, days: &[] };
                 scope.spawn(move || absorber.add_part(self, &part, image.as_of));
             }
             for days in image.days.chunks(image.days.len().div_ceil(threads).max(MIN_PART)) {
@@ -249,7 +278,8 @@ impl Evidence {
         self.shared_version.change();
     }
 
-    /// Returns how the weights of an image become those of this evidence; `None` for an image without weights.
+    /// Returns how the weights of an image become those of this evidence; `None` for an image
+    /// without weights.
     fn scaling(&self, image: &EvidenceSnapshot, present: Option<Timestamp>) -> Option<Scaling> {
         let from = image.decay?;
         let scale = match from.half_life() == self.decay().half_life() {
@@ -284,7 +314,12 @@ pub(super) struct RowReader {
 
 impl RowReader {
     /// Adds an entry of the map to an image.
-    pub(super) fn push(&self, of: &Evidence, image: &mut EvidenceSnapshot, (key, entry): (u64, &Entry)) {
+    pub(super) fn push(
+        &self,
+        of: &Evidence,
+        image: &mut EvidenceSnapshot,
+        (key, entry): (u64, &Entry),
+    ) {
         let [[a, b], [c, d]] = [entry.signals.all(), entry.site_signals.all()];
         let shown = [a, b, c, d].map(|slot| of.slot_row(slot, &self.places));
         let address = EntryAddress { kind: EntryAddress::MAP, key };
@@ -304,7 +339,12 @@ pub(super) fn oldest(as_of: Timestamp) -> u16 {
 /// Returns the slots of an entry, in the order of [`EntryRow::signals`].
 fn slots_of(entry: &Entry) -> [(&HostSignalSlots, SignalSide); 4] {
     let [blocked, served] = SignalSide::BOTH;
-    [(&entry.signals, blocked), (&entry.signals, served), (&entry.site_signals, blocked), (&entry.site_signals, served)]
+    [
+        (&entry.signals, blocked),
+        (&entry.signals, served),
+        (&entry.site_signals, blocked),
+        (&entry.site_signals, served),
+    ]
 }
 
 /// The operation that combines an image with evidence.
@@ -347,7 +387,12 @@ pub(super) struct Absorber {
 
 impl Absorber {
     /// Returns the absorber of rows of an image; `None` if the image is without weights.
-    pub(super) fn new(to: &Evidence, image: &EvidenceSnapshot, registry: &Registry, how: CombineMode) -> Option<Self> {
+    pub(super) fn new(
+        to: &Evidence,
+        image: &EvidenceSnapshot,
+        registry: &Registry,
+        how: CombineMode,
+    ) -> Option<Self> {
         let present = match how {
             CombineMode::Load { present } => Some(present),
             CombineMode::Add | CombineMode::Subtract => None,
@@ -375,7 +420,9 @@ impl Absorber {
         for SignalCellRow { tag, fetcher, is_file, raw } in &image.signal_cells {
             let row = self.signals.get(*tag as usize).and_then(|id| to.signals().row(*id));
             let kind = if *is_file { ContentKind::File } else { ContentKind::Page };
-            let cell = row.zip(self.id(u64::from(*fetcher))).and_then(|(row, fetcher)| row.cell(fetcher, kind));
+            let cell = row
+                .zip(self.id(u64::from(*fetcher)))
+                .and_then(|(row, fetcher)| row.cell(fetcher, kind));
             let Some(cell) = cell else { continue };
             let counts = match self.how {
                 CombineMode::Load { .. } => true,
@@ -384,7 +431,11 @@ impl Absorber {
             };
             if counts {
                 let newest_s = self.scaling.limit_s(raw.newest_s);
-                cell.absorb(&RawSignalCounts { newest_s, ..*raw }, self.scaling.scale, self.scaling.unit);
+                cell.absorb(
+                    &RawSignalCounts { newest_s, ..*raw },
+                    self.scaling.scale,
+                    self.scaling.unit,
+                );
             }
         }
     }
@@ -393,15 +444,20 @@ impl Absorber {
         let guard = to.guard();
         let (mut cells, mut breakers, mut days) = (part.cells, part.breakers, part.days);
         for row in part.entries {
-            let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
+            let (own_cells, own_breakers) =
+                (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
             let key = row.address.key;
             let entry = match row.address.kind {
-                EntryAddress::MAP if self.how == CombineMode::Subtract => to.entry_to_change(Key(key), &guard),
+                EntryAddress::MAP if self.how == CombineMode::Subtract => {
+                    to.entry_to_change(Key(key), &guard)
+                }
                 EntryAddress::MAP => Some(to.entry_or_new(Key(key), as_of, &guard)),
                 _ => to.static_entry(row.address).map(EntryWriter::uncounted),
             };
             let Some(entry) = entry else { continue };
-            while let Some((DayRow { day, .. }, rest)) = days.split_first().filter(|(first, _)| first.key == key) {
+            while let Some((DayRow { day, .. }, rest)) =
+                days.split_first().filter(|(first, _)| first.key == key)
+            {
                 entry.days().add(*day);
                 days = rest;
             }
@@ -412,7 +468,9 @@ impl Absorber {
                     let less = |n: u32| Some(n.saturating_sub(row.attempts));
                     let _ = entry.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
                 }
-                CombineMode::Load { .. } | CombineMode::Add => self.add_facts(&entry, row, own_breakers),
+                CombineMode::Load { .. } | CombineMode::Add => {
+                    self.add_facts(&entry, row, own_breakers)
+                }
             }
         }
         for DayRow { key, day } in days {
@@ -520,8 +578,8 @@ impl EvidenceSnapshot {
         self.days.clear();
     }
 
-    /// Adds an entry. Rows have the fetchers' ids until [`name_fetchers`](Self::name_fetchers) replaces them by
-    /// indexes.
+    /// Adds an entry. Rows have the fetchers' ids until [`name_fetchers`](Self::name_fetchers)
+    /// replaces them by indexes.
     pub(super) fn push(
         &mut self,
         address: EntryAddress,
@@ -544,7 +602,11 @@ impl EvidenceSnapshot {
         }
         entry.each_breaker(|fetcher, Breaker { blocks, last }| {
             if blocks > 0 {
-                self.breakers.push(BreakerRow { fetcher: u32::from(fetcher.0), blocks: u32::from(blocks), last });
+                self.breakers.push(BreakerRow {
+                    fetcher: u32::from(fetcher.0),
+                    blocks: u32::from(blocks),
+                    last,
+                });
             }
         });
         self.entries.push(EntryRow {
@@ -564,16 +626,23 @@ impl EvidenceSnapshot {
         let mut is_used = vec![false; known.len()];
         let ids = self.cells.iter().map(|cell| Entry::split_tag(cell.tag).1 as usize);
         let tagged = self.signal_cells.iter().map(|cell| cell.fetcher as usize);
-        for id in ids.chain(self.breakers.iter().map(|breaker| breaker.fetcher as usize)).chain(tagged) {
+        for id in
+            ids.chain(self.breakers.iter().map(|breaker| breaker.fetcher as usize)).chain(tagged)
+        {
             if let Some(used) = is_used.get_mut(id) {
                 *used = true;
             }
         }
-        let used = known.iter().zip(&is_used).filter(|(_, used)| **used).map(|(name, _)| (*name).to_owned());
+        let used = known
+            .iter()
+            .zip(&is_used)
+            .filter(|(_, used)| **used)
+            .map(|(name, _)| (*name).to_owned());
         self.fetchers = used.chain(seen.iter().map(|name| canonical(name).to_owned())).collect();
         self.fetchers.sort_unstable();
         self.fetchers.dedup();
-        let place = |name: &&str| self.fetchers.partition_point(|other| other.as_str() < *name) as u64;
+        let place =
+            |name: &&str| self.fetchers.partition_point(|other| other.as_str() < *name) as u64;
         let places: Vec<u64> = known.iter().map(place).collect();
         for cell in &mut self.cells {
             let (group, id) = Entry::split_tag(cell.tag);

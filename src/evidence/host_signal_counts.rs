@@ -1,7 +1,7 @@
 //! Counts of one signal and fetcher: how attempts ended on hosts that had shown the signal before.
 //!
-//! Owns: the cell, the change that one attempt makes, and two estimates: how similar hosts with the signal are, and
-//! whether their vendor has changed its policy.
+//! Owns: the cell, the change that one attempt makes, and two estimates: how similar hosts with the
+//! signal are, and whether their vendor has changed its policy.
 //!
 //! Invariants: each pair is one atomic, so a reader never sees more successes than attempts.
 //!
@@ -19,13 +19,13 @@ use fetchwise_types::time::Timestamp;
 
 /// Number of attempts that a cell remembers.
 const MAX_ATTEMPTS: f64 = 200.0;
-/// The recent pair: its capacity in attempts, the attempts it needs to be trusted, and the difference from which on it
-/// replaces the long-term pair.
+/// The recent pair: its capacity in attempts, the attempts it needs to be trusted, and the
+/// difference from which on it replaces the long-term pair.
 const MAX_RECENT: f64 = 10.0;
 const MIN_RECENT: f32 = 5.0;
 const POLICY_CHANGE_FROM: f32 = 0.4;
-/// The weight of a signal against a host's own attempts: the minimum if hosts differ entirely, the maximum if they are
-/// all alike. A new signal weighs four attempts, by pseudo-comparisons.
+/// The weight of a signal against a host's own attempts: the minimum if hosts differ entirely, the
+/// maximum if they are all alike. A new signal weighs four attempts, by pseudo-comparisons.
 const MIN_WEIGHT: f64 = 2.0;
 const MAX_WEIGHT: f64 = 12.0;
 const PSEUDO_COMPARISONS: f64 = 10.0;
@@ -55,7 +55,8 @@ pub(crate) struct SignalWeights {
     pub(crate) total: f64,
     /// The weight of the signal against a host's own attempts, in attempts.
     pub(crate) alike: f64,
-    /// Time at which the vendor changed its policy for this fetcher, in seconds since 1970; 0 for never.
+    /// Time at which the vendor changed its policy for this fetcher, in seconds since 1970; 0 for
+    /// never.
     pub(crate) turned_s: u32,
     /// Hosts that have contributed.
     pub(crate) hosts: u32,
@@ -72,8 +73,8 @@ pub(crate) struct SignalCounts {
     alike: AtomicU64,
     /// Successes among both attempts of these comparisons.
     both: AtomicU32,
-    /// The weight that follows from these three, in attempts against a host's own, as f32; 0 before the first
-    /// comparison.
+    /// The weight that follows from these three, in attempts against a host's own, as f32; 0 before
+    /// the first comparison.
     weight: AtomicU32,
     newest_s: AtomicU32,
     turned_s: AtomicU32,
@@ -94,13 +95,23 @@ pub(crate) struct RawSignalCounts {
 
 impl SignalCounts {
     /// Adds one observation; `detects_change` says whether to detect a policy change of the vendor.
-    pub(super) fn observe(&self, decay: &Decay, observation: &SignalObservation, detects_change: bool) {
+    pub(super) fn observe(
+        &self,
+        decay: &Decay,
+        observation: &SignalObservation,
+        detects_change: bool,
+    ) {
         let up = decay.up(observation.at);
         let weight = (up * f64::from(observation.weight)) as f32;
         let at_s = seconds(observation.at);
-        // Relaxed throughout: each pair is independent, and a stale newest time scales one slightly too low.
+        // Relaxed throughout: each pair is independent, and a stale newest time scales one slightly
+        // too low.
         let newest_s = self.newest_s.fetch_max(at_s, Ordering::Relaxed).max(at_s);
-        let unit = if newest_s == at_s { up } else { decay.up(Timestamp::from_millis(i64::from(newest_s) * 1000)) };
+        let unit = if newest_s == at_s {
+            up
+        } else {
+            decay.up(Timestamp::from_millis(i64::from(newest_s) * 1000))
+        };
         if observation.is_first {
             self.hosts.fetch_add(1, Ordering::Relaxed);
         }
@@ -120,7 +131,8 @@ impl SignalCounts {
                 let scale = if total > most { most / total } else { 1.0 };
                 pack((success * scale).min(total * scale), total * scale)
             };
-            let before = to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| Some(added(bits)));
+            let before =
+                to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| Some(added(bits)));
             unpack(added(before.unwrap_or_else(|bits| bits)))
         };
         let (success, total) = add(&self.pair, MAX_ATTEMPTS);
@@ -167,7 +179,8 @@ impl SignalCounts {
         }
     }
 
-    /// Returns the time at which the vendor changed its policy for the fetcher, in seconds since 1970; 0 for never.
+    /// Returns the time at which the vendor changed its policy for the fetcher, in seconds since
+    /// 1970; 0 for never.
     #[inline]
     pub(crate) fn turned_s(&self) -> u32 {
         self.turned_s.load(Ordering::Relaxed)
@@ -187,16 +200,19 @@ impl SignalCounts {
 
     /// Returns the weight of the signal against a host's own attempts, in attempts.
     ///
-    /// Two attempts on one host, at least half an hour apart, end alike more often than two attempts on any two hosts
-    /// if hosts differ. The excess is twice the variance between hosts. The smaller it is, the more the signal says
-    /// about each host.
+    /// Two attempts on one host, at least half an hour apart, end alike more often than two
+    /// attempts on any two hosts if hosts differ. The excess is twice the variance between hosts.
+    /// The smaller it is, the more the signal says about each host.
     fn compute_weight(&self) -> f64 {
         let (alike, n) = unpack(self.alike.load(Ordering::Relaxed));
         let (alike, n) = (f64::from(alike), f64::from(n));
-        let mean = (f64::from(f32::from_bits(self.both.load(Ordering::Relaxed))) + 2.0) / (2.0 * n + 4.0);
+        let mean =
+            (f64::from(f32::from_bits(self.both.load(Ordering::Relaxed))) + 2.0) / (2.0 * n + 4.0);
         let spread = (mean * (1.0 - mean)).max(1e-6);
-        let between = if n > 0.0 { ((alike / n - (1.0 - 2.0 * spread)) / 2.0).max(0.0) } else { 0.0 };
-        let shrunk = (n * between + PSEUDO_COMPARISONS * spread / START_WEIGHT) / (n + PSEUDO_COMPARISONS);
+        let between =
+            if n > 0.0 { ((alike / n - (1.0 - 2.0 * spread)) / 2.0).max(0.0) } else { 0.0 };
+        let shrunk =
+            (n * between + PSEUDO_COMPARISONS * spread / START_WEIGHT) / (n + PSEUDO_COMPARISONS);
         (spread / shrunk - 1.0).clamp(MIN_WEIGHT, MAX_WEIGHT)
     }
 
@@ -210,12 +226,13 @@ impl SignalCounts {
         self.set(&RawSignalCounts::default());
     }
 
-    /// Adds the content of another cell, with its weights multiplied by `scale`. Each pair may exceed its capacity
-    /// until the next addition. With `present`, the weight of one attempt at the present, what is added has at most the
-    /// weight of a full pair at the present.
+    /// Adds the content of another cell, with its weights multiplied by `scale`. Each pair may
+    /// exceed its capacity until the next addition. With `present`, the weight of one attempt at
+    /// the present, what is added has at most the weight of a full pair at the present.
     pub(crate) fn absorb(&self, raw: &RawSignalCounts, scale: f64, present: Option<f64>) {
         let own = self.raw();
-        let pair = |pair, capacity: f64| rescaled_pair(pair, scale, present.map(|unit| unit * capacity));
+        let pair =
+            |pair, capacity: f64| rescaled_pair(pair, scale, present.map(|unit| unit * capacity));
         let plus = |a: (f32, f32), b: (f32, f32)| (a.0 + b.0, a.1 + b.1);
         self.set(&RawSignalCounts {
             pair: plus(own.pair, pair(raw.pair, MAX_ATTEMPTS)),
@@ -294,7 +311,10 @@ mod tests {
         let (cell, decay) = (SignalCounts::default(), decay());
         (0..1000).for_each(|n| cell.observe(&decay, &observation(0, n % 4 == 0, None), false));
         let weights = read(&cell, &decay, 0);
-        assert!((weights.total - 200.0).abs() < 0.1 && (weights.success - 50.0).abs() < 1.5, "{weights:?}");
+        assert!(
+            (weights.total - 200.0).abs() < 0.1 && (weights.success - 50.0).abs() < 1.5,
+            "{weights:?}"
+        );
         assert_eq!(weights.hosts, 1000);
         assert!((read(&cell, &decay, 30).total - 100.0).abs() < 0.1);
     }
@@ -320,7 +340,10 @@ mod tests {
             weights.turned_s,
             seconds(observation(12, true, None).at).max(weights.turned_s).min(weights.turned_s)
         );
-        assert!(weights.turned_s > 0 && weights.total < 11.0 && weights.success / weights.total < 0.6, "{weights:?}");
+        assert!(
+            weights.turned_s > 0 && weights.total < 11.0 && weights.success / weights.total < 0.6,
+            "{weights:?}"
+        );
         assert_eq!(read(&other, &decay, 12).turned_s, 0);
     }
 
@@ -329,8 +352,8 @@ mod tests {
         let (alike, apart, decay) = (SignalCounts::default(), SignalCounts::default(), decay());
         assert_eq!(read(&alike, &decay, 0).alike, 4.0);
         for n in 0..400 {
-            // In `alike` every host succeeds in half of its attempts; in `apart` half of the hosts succeed in all of
-            // them.
+            // In `alike` every host succeeds in half of its attempts; in `apart` half of the hosts
+            // succeed in all of them.
             alike.observe(&decay, &observation(0, n % 2 == 0, Some(n % 4 < 2)), false);
             apart.observe(&decay, &observation(0, n % 2 == 0, Some(n % 2 == 0)), false);
         }

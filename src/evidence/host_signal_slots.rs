@@ -13,7 +13,8 @@ use fetchwise_types::time::Timestamp;
 /// Days without a showing after which a signal expires.
 const FORGOTTEN_AFTER_DAYS: u16 = 60;
 
-/// A signal's id: its row, and the number of times that the row was given to another name. 0 is none.
+/// A signal's id: its row, and the number of times that the row was given to another name. 0 is
+/// none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SignalId(u16);
 
@@ -60,7 +61,8 @@ impl SignalSide {
 pub(crate) struct HostSignalSlots(AtomicU64);
 
 impl HostSignalSlots {
-    /// Returns the signal of one side, unless it has expired by `today`, and the day it was last shown.
+    /// Returns the signal of one side, unless it has expired by `today`, and the day it was last
+    /// shown.
     #[inline]
     pub(crate) fn get(&self, side: SignalSide, today: u16) -> Option<(SignalId, u16)> {
         // Relaxed: an independent value.
@@ -115,17 +117,25 @@ mod tests {
 
     #[test]
     fn a_newer_signal_replaces_its_side_only_and_expires_after_sixty_days() {
-        let (slots, one, other) = (HostSignalSlots::default(), SignalId::new(3, 1), SignalId::new(200, 7));
+        let (slots, one, other) =
+            (HostSignalSlots::default(), SignalId::new(3, 1), SignalId::new(200, 7));
         slots.set(SignalSide::Blocked, Some(one), 20_000);
         slots.set(SignalSide::Served, Some(other), 20_010);
         assert_eq!(slots.get(SignalSide::Blocked, 20_060), Some((one, 20_000)));
         assert_eq!(slots.get(SignalSide::Blocked, 20_061), None);
         assert_eq!(slots.get(SignalSide::Served, 20_061), Some((other, 20_010)));
         slots.set(SignalSide::Blocked, Some(other), 19_999);
-        assert_eq!(slots.get(SignalSide::Blocked, 20_000), Some((one, 20_000)), "an older showing changes nothing");
+        assert_eq!(
+            slots.get(SignalSide::Blocked, 20_000),
+            Some((one, 20_000)),
+            "an older showing changes nothing"
+        );
         slots.set(SignalSide::Blocked, Some(other), 20_000);
         assert_eq!(slots.get(SignalSide::Blocked, 20_000), Some((other, 20_000)));
         slots.set(SignalSide::Served, None, 20_011);
-        assert_eq!((slots.get(SignalSide::Served, 20_011), other.row_index(), other.generation()), (None, 200, 7));
+        assert_eq!(
+            (slots.get(SignalSide::Served, 20_011), other.row_index(), other.generation()),
+            (None, 200, 7)
+        );
     }
 }

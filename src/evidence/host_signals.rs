@@ -1,11 +1,13 @@
-//! The table of host signals: their names, a row of cells for each, and the information that each gives about success.
+//! The table of host signals: their names, a row of cells for each, and the information that each
+//! gives about success.
 //!
-//! There are 256 rows, two of them for what all blocks and all pages have in common. When a new name needs a row, the
-//! least informative signal loses its own.
+//! There are 256 rows, two of them for what all blocks and all pages have in common. When a new
+//! name needs a row, the least informative signal loses its own.
 //!
 //! Owns: the choice of the signal that takes a host's slot.
 //!
-//! Invariants: reading a row takes no lock. Names are behind a lock, which only recording and explaining take.
+//! Invariants: reading a row takes no lock. Names are behind a lock, which only recording and
+//! explaining take.
 //!
 //! Must not know: hosts.
 
@@ -17,7 +19,9 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::decay::Decay;
 use super::prehashed::SpreadingState;
 use crate::evidence::decayed_counts::{pack, unpack};
-use crate::evidence::host_signal_counts::{RawSignalCounts, SignalCounts, SignalObservation, seconds};
+use crate::evidence::host_signal_counts::{
+    RawSignalCounts, SignalCounts, SignalObservation, seconds,
+};
 use crate::evidence::host_signal_slots::{SignalId, SignalSide};
 use fetchwise_types::heuristic::is_mark;
 use fetchwise_types::heuristic::url::ContentKind;
@@ -37,12 +41,13 @@ const FRAMEWORK_PREFIX: &str = "spa_framework=";
 const ROWS: usize = 256;
 /// Number of vendors at which a crawler can be registered.
 const MAX_REGISTRATIONS: usize = 32;
-/// Attempts from which on a signal is rated by its information. One cell remembers 200 attempts, and they begin to
-/// decay at once.
+/// Attempts from which on a signal is rated by its information. One cell remembers 200 attempts,
+/// and they begin to decay at once.
 const RATED_FROM_ATTEMPTS: f32 = 190.0;
 /// Information in bits below which a signal takes no slot.
 const MIN_INFORMATION_BITS: f32 = 0.005;
-/// Factor by which another signal must be more informative to take the slot of a vendor or a framework.
+/// Factor by which another signal must be more informative to take the slot of a vendor or a
+/// framework.
 const REPLACE_FACTOR: f32 = 1.5;
 /// One host in this number tries out a signal that has too few attempts to be rated.
 const TRIAL_HOST_RATIO: u64 = 16;
@@ -106,7 +111,8 @@ impl SignalRow {
     /// Returns the key of its name.
     #[inline]
     pub(crate) fn key(&self) -> u64 {
-        // Relaxed: a decision that reads a row which just got another name is about a host with neither.
+        // Relaxed: a decision that reads a row which just got another name is about a host with
+        // neither.
         self.key.load(Ordering::Relaxed)
     }
 
@@ -123,10 +129,12 @@ impl SignalRow {
         self.is_rated() && self.information().0 < MIN_INFORMATION_BITS
     }
 
-    /// Returns the information that the signal adds to its category, in bits, and its decayed attempts.
+    /// Returns the information that the signal adds to its category, in bits, and its decayed
+    /// attempts.
     ///
-    /// The information is the mean, over the signal's attempts, of the divergence between its rate and the category's,
-    /// cell by cell. The value that an uninformative signal would show by chance in as many attempts is subtracted.
+    /// The information is the mean, over the signal's attempts, of the divergence between its rate
+    /// and the category's, cell by cell. The value that an uninformative signal would show by
+    /// chance in as many attempts is subtracted.
     fn compute_information(&self, category: &Self, down: f64) -> (f32, f32) {
         let rate = |cell: &SignalCounts| {
             let weights = cell.read(down);
@@ -211,7 +219,8 @@ impl HostSignals {
         Self { signed, ..self }
     }
 
-    /// Takes note of a registration at a vendor. Returns false if there is no room for another vendor.
+    /// Takes note of a registration at a vendor. Returns false if there is no room for another
+    /// vendor.
     pub(crate) fn register(&self, vendor: &str, at: Timestamp) -> bool {
         let key = signal_key(&format!("{VENDOR_PREFIX}{vendor}"));
         // The next full second: what was recorded in the second before the registration is older.
@@ -228,9 +237,11 @@ impl HostSignals {
         false
     }
 
-    /// Returns the second of the registration at the vendor whose signal has this key; 0 if there was none.
+    /// Returns the second of the registration at the vendor whose signal has this key; 0 if there
+    /// was none.
     fn registered_s(&self, key: u64) -> u32 {
-        let known = self.registrations.iter().map_while(OnceLock::get).find(|(known, _)| *known == key);
+        let known =
+            self.registrations.iter().map_while(OnceLock::get).find(|(known, _)| *known == key);
         known.map_or(0, |(_, at_s)| at_s.load(Ordering::Relaxed))
     }
 
@@ -240,20 +251,22 @@ impl HostSignals {
         !self.signed.is_empty() && self.registrations[0].get().is_some()
     }
 
-    /// Returns the time of the registration at the vendor of this signal; the beginning of time if there was none.
+    /// Returns the time of the registration at the vendor of this signal; the beginning of time if
+    /// there was none.
     pub(crate) fn registered_at(&self, vendor: Option<SignalId>) -> Timestamp {
         let row = vendor.and_then(|id| self.row(id));
         Timestamp::from_millis(row.map_or(0, |row| i64::from(self.registered_s(row.key())) * 1000))
     }
 
-    /// Returns the second of the registration that a fetcher's evidence behind a vendor has to follow; 0 for none.
+    /// Returns the second of the registration that a fetcher's evidence behind a vendor has to
+    /// follow; 0 for none.
     #[inline]
     pub(crate) fn valid_from_s(&self, row: &SignalRow, fetcher: FetcherId) -> u32 {
         if self.signed.contains(fetcher) { self.registered_s(row.key()) } else { 0 }
     }
 
-    /// Returns the name of a response's heuristic as a signal of one side; `None` if it only says how the response was
-    /// classified.
+    /// Returns the name of a response's heuristic as a signal of one side; `None` if it only says
+    /// how the response was classified.
     pub(super) fn name(side: SignalSide, kind: &str, value: &str) -> Option<String> {
         // An imported attempt has its marks before its host's signal is chosen.
         if CLASSIFICATION_KINDS.contains(&kind) || is_mark(kind) || kind.is_empty() {
@@ -261,18 +274,22 @@ impl HostSignals {
         }
         let label = if value == "true" { kind.to_owned() } else { format!("{kind}={value}") };
         Some(match side {
-            SignalSide::Blocked if !label.starts_with(VENDOR_PREFIX) => format!("{BLOCK_PREFIX}{label}"),
+            SignalSide::Blocked if !label.starts_with(VENDOR_PREFIX) => {
+                format!("{BLOCK_PREFIX}{label}")
+            }
             _ => label,
         })
     }
 
     /// Returns the side that a name belongs to.
     pub(super) fn side(name: &str) -> SignalSide {
-        let of_blocks = name.starts_with(VENDOR_PREFIX) || name.starts_with(BLOCK_PREFIX) || name == ANY_BLOCK;
+        let of_blocks =
+            name.starts_with(VENDOR_PREFIX) || name.starts_with(BLOCK_PREFIX) || name == ANY_BLOCK;
         if of_blocks { SignalSide::Blocked } else { SignalSide::Served }
     }
 
-    /// Returns whether the name is of a signal that is used from the first attempt on: a vendor or a framework.
+    /// Returns whether the name is of a signal that is used from the first attempt on: a vendor or
+    /// a framework.
     pub(super) fn is_primary(name: &str) -> bool {
         name.starts_with(VENDOR_PREFIX) || name.starts_with(FRAMEWORK_PREFIX)
     }
@@ -291,7 +308,8 @@ impl HostSignals {
         if let Some(id) = self.find(name) {
             return id;
         }
-        let row_index = if names.list.len() < ROWS { names.list.len() } else { self.least_informative_row() };
+        let row_index =
+            if names.list.len() < ROWS { names.list.len() } else { self.least_informative_row() };
         let row = self.rows[row_index].get_or_init(SignalRow::new);
         let ids = self.ids.pin();
         if let Some(old) = names.list.get_mut(row_index) {
@@ -312,8 +330,8 @@ impl HostSignals {
         id
     }
 
-    /// Returns the row that is missed least: first uninformative signals, then those with few attempts, then the least
-    /// informative one.
+    /// Returns the row that is missed least: first uninformative signals, then those with few
+    /// attempts, then the least informative one.
     fn least_informative_row(&self) -> usize {
         let missed = |row_index: &usize| match self.rows[*row_index].get() {
             None => (0, 0.0),
@@ -322,7 +340,8 @@ impl HostSignals {
             Some(row) => (3, row.information().0),
         };
         let rows = 2..ROWS;
-        rows.min_by(|a, b| missed(a).partial_cmp(&missed(b)).unwrap_or(std::cmp::Ordering::Equal)).unwrap_or(2)
+        rows.min_by(|a, b| missed(a).partial_cmp(&missed(b)).unwrap_or(std::cmp::Ordering::Equal))
+            .unwrap_or(2)
     }
 
     /// Returns the row of an id, unless it was given to another name.
@@ -355,7 +374,11 @@ impl HostSignals {
     }
 
     /// Calls `f` for each cell of the signal in a row.
-    pub(super) fn each_cell(&self, row_index: usize, mut f: impl FnMut(FetcherId, ContentKind, &SignalCounts)) {
+    pub(super) fn each_cell(
+        &self,
+        row_index: usize,
+        mut f: impl FnMut(FetcherId, ContentKind, &SignalCounts),
+    ) {
         let Some(row) = self.rows.get(row_index).and_then(OnceLock::get) else { return };
         for (index, cell) in row.cells.iter().enumerate() {
             let is_file = index / MAX_CANDIDATES == ContentKind::File as usize;
@@ -398,7 +421,8 @@ impl HostSignals {
             let row = row.get_or_init(SignalRow::new);
             row.generation.store(u32::from(state.generation), Ordering::Relaxed);
             row.key.store(signal_key(&state.name), Ordering::Relaxed);
-            row.information.store(pack(state.information.0, state.information.1), Ordering::Relaxed);
+            row.information
+                .store(pack(state.information.0, state.information.1), Ordering::Relaxed);
             row.observations.store(state.observations, Ordering::Relaxed);
             for (fetcher, kind, raw) in &state.cells {
                 if let Some(cell) = row.cell(*fetcher, *kind) {
@@ -438,7 +462,8 @@ impl HostSignals {
                 }
                 cell.observe(decay, observation, side == SignalSide::Blocked);
             }
-            if row.observations.fetch_add(1, Ordering::Relaxed) % OBSERVATIONS_PER_RATING == OBSERVATIONS_PER_RATING - 1
+            if row.observations.fetch_add(1, Ordering::Relaxed) % OBSERVATIONS_PER_RATING
+                == OBSERVATIONS_PER_RATING - 1
             {
                 let (bits, total) = row.compute_information(all, decay.down(observation.at));
                 row.information.store(pack(bits, total), Ordering::Relaxed);
@@ -446,9 +471,9 @@ impl HostSignals {
         }
     }
 
-    /// Returns which of the signals of a response takes the host's slot: a vendor or a framework, unless it is
-    /// uninformative or another signal is much more informative. A few hosts, chosen by their hash, try out unrated
-    /// signals.
+    /// Returns which of the signals of a response takes the host's slot: a vendor or a framework,
+    /// unless it is uninformative or another signal is much more informative. A few hosts, chosen
+    /// by their hash, try out unrated signals.
     pub(super) fn choose<'t>(
         &self,
         side: SignalSide,
@@ -465,18 +490,27 @@ impl HostSignals {
             }
             match row.filter(|row| row.is_rated()) {
                 Some(row) if row.is_uninformative() => {}
-                Some(row) if best.as_ref().is_some_and(|(bits, _)| *bits >= row.information().0) => {}
+                Some(row)
+                    if best.as_ref().is_some_and(|(bits, _)| *bits >= row.information().0) => {}
                 Some(row) => best = Some((row.information().0, name)),
-                None if xxh3_64_with_seed(name.as_bytes(), host).is_multiple_of(TRIAL_HOST_RATIO) => tried = Some(name),
+                None if xxh3_64_with_seed(name.as_bytes(), host)
+                    .is_multiple_of(TRIAL_HOST_RATIO) =>
+                {
+                    tried = Some(name)
+                }
                 None => {}
             }
         }
-        let other = |primary: Option<f32>| best.filter(|(bits, _)| primary.is_none_or(|p| *bits > REPLACE_FACTOR * p));
+        let other = |primary: Option<f32>| {
+            best.filter(|(bits, _)| primary.is_none_or(|p| *bits > REPLACE_FACTOR * p))
+        };
         let chosen = match (tried, &primary) {
             (Some(name), _) => return SignalChoice::Name(name),
-            // A vendor that is no more informative than any block may change its policy, and then it is: only
-            // frameworks are left out.
-            (None, Some((_, Some(row)))) if side == SignalSide::Served && row.is_uninformative() => {
+            // A vendor that is no more informative than any block may change its policy, and then
+            // it is: only frameworks are left out.
+            (None, Some((_, Some(row))))
+                if side == SignalSide::Served && row.is_uninformative() =>
+            {
                 return match other(None) {
                     Some((_, name)) => SignalChoice::Name(name),
                     None => SignalChoice::Empty,
@@ -531,7 +565,12 @@ mod tests {
         }
     }
 
-    fn choose(signals: &HostSignals, side: SignalSide, shown: &[(&str, &str)], host: u64) -> SignalChoice {
+    fn choose(
+        signals: &HostSignals,
+        side: SignalSide,
+        shown: &[(&str, &str)],
+        host: u64,
+    ) -> SignalChoice {
         signals.choose(side, shown.iter().copied(), host)
     }
 
@@ -549,21 +588,29 @@ mod tests {
             observe_many(&signals, "spa_framework=vue", 40, 0.2);
             observe_many(&signals, "spa_framework=plain", 40, 0.55);
         }
-        assert_eq!(choose(&signals, SignalSide::Blocked, &[("block_a", "true")], 1), named("block_a"));
-        let framework = |value| choose(&signals, SignalSide::Served, &[("spa_framework", value)], 1);
+        assert_eq!(
+            choose(&signals, SignalSide::Blocked, &[("block_a", "true")], 1),
+            named("block_a")
+        );
+        let framework =
+            |value| choose(&signals, SignalSide::Served, &[("spa_framework", value)], 1);
         assert_eq!(framework("next"), named("spa_framework=next"));
         assert_eq!(framework("vue"), named("spa_framework=vue"));
         assert_eq!(framework("plain"), SignalChoice::Empty);
         assert_eq!(framework("new"), named("spa_framework=new"), "a new framework is used");
-        assert_eq!(choose(&signals, SignalSide::Blocked, &[("has_captcha", "true")], 1), SignalChoice::Unchanged);
+        assert_eq!(
+            choose(&signals, SignalSide::Blocked, &[("has_captcha", "true")], 1),
+            SignalChoice::Unchanged
+        );
     }
 
     #[test]
     fn a_callers_signal_is_tried_on_a_few_hosts_and_takes_the_slot_when_it_is_more_informative() {
         let signals = HostSignals::new();
         let shown = [("block_a", "true"), ("cookie_wall", "strict")];
-        let tries =
-            (0..1600).filter(|host| choose(&signals, SignalSide::Blocked, &shown, *host) != named("block_a")).count();
+        let tries = (0..1600)
+            .filter(|host| choose(&signals, SignalSide::Blocked, &shown, *host) != named("block_a"))
+            .count();
         assert!((50..160).contains(&tries), "one host in sixteen tries it out: {tries}");
         for _ in 0..8 {
             observe_many(&signals, "block_a", 40, 0.45);
@@ -572,7 +619,10 @@ mod tests {
             observe_many(&signals, "wall:server_nginx", 40, 0.47);
         }
         for host in 0..100 {
-            assert_eq!(choose(&signals, SignalSide::Blocked, &shown, host), named("wall:cookie_wall=strict"));
+            assert_eq!(
+                choose(&signals, SignalSide::Blocked, &shown, host),
+                named("wall:cookie_wall=strict")
+            );
             let idle = [("server_nginx", "true"), ("block_a", "true")];
             assert_eq!(choose(&signals, SignalSide::Blocked, &idle, host), named("block_a"));
         }
@@ -600,13 +650,18 @@ mod tests {
         assert_eq!(cell.read(1.0).total, 0.0, "the new name begins with nothing");
     }
 
-    /// A log may name more fetchers than can be candidates. The pages of one beyond them counted as files of the first.
+    /// A log may name more fetchers than can be candidates. The pages of one beyond them counted as
+    /// files of the first.
     #[test]
     fn a_fetcher_that_cannot_be_a_candidate_has_no_cell() {
         let row = SignalRow::new();
         for kind in [ContentKind::Page, ContentKind::File] {
             let has_cell = |index: usize| row.cell(FetcherId(index as u16), kind).is_some();
-            assert!(has_cell(MAX_CANDIDATES - 1) && !has_cell(MAX_CANDIDATES) && !has_cell(2 * MAX_CANDIDATES));
+            assert!(
+                has_cell(MAX_CANDIDATES - 1)
+                    && !has_cell(MAX_CANDIDATES)
+                    && !has_cell(2 * MAX_CANDIDATES)
+            );
         }
     }
 
@@ -616,9 +671,14 @@ mod tests {
         observe_many(&signals, "block_a", 10, 1.0);
         observe_many(&signals, "block_b", 30, 0.0);
         let down = decay().down(Timestamp::from_millis(BEGIN_MS));
-        let total = |row: &SignalRow| row.cell(FetcherId(0), ContentKind::Page).map(|cell| cell.read(down)).unwrap();
+        let total = |row: &SignalRow| {
+            row.cell(FetcherId(0), ContentKind::Page).map(|cell| cell.read(down)).unwrap()
+        };
         let blocks = total(signals.category(SignalSide::Blocked).unwrap());
-        assert!((blocks.total - 40.0).abs() < 1e-3 && (blocks.success - 10.0).abs() < 1e-3, "{blocks:?}");
+        assert!(
+            (blocks.total - 40.0).abs() < 1e-3 && (blocks.success - 10.0).abs() < 1e-3,
+            "{blocks:?}"
+        );
         assert_eq!(total(signals.category(SignalSide::Served).unwrap()).total, 0.0);
     }
 }

@@ -1,6 +1,7 @@
 //! Pools of keys from which random ones are drawn: the map itself cannot tell a random key.
 //!
-//! Invariants: adding a key and drawing some take a constant number of steps; the same calls draw the same keys.
+//! Invariants: adding a key and drawing some take a constant number of steps; the same calls draw
+//! the same keys.
 //!
 //! Must not know: why keys are drawn.
 

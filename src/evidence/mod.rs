@@ -1,10 +1,12 @@
-//! Evidence: the outcomes of attempts per heuristic and fetcher, as decayed weights in a lock-free map.
+//! Evidence: the outcomes of attempts per heuristic and fetcher, as decayed weights in a lock-free
+//! map.
 //!
-//! Readers take no lock: a map look-up never waits (papaya with blocking resize, whose readers go on in the old table),
-//! and weights are atomic loads. Evidence does not promise that a reader sees an attempt whole: it may see the domain's
-//! cell before the site's.
+//! Readers take no lock: a map look-up never waits (papaya with blocking resize, whose readers go
+//! on in the old table), and weights are atomic loads. Evidence does not promise that a reader sees
+//! an attempt whole: it may see the domain's cell before the site's.
 //!
-//! Owns: `Evidence::observe`, the one place that learns from attempts, whether live, replayed or imported.
+//! Owns: `Evidence::observe`, the one place that learns from attempts, whether live, replayed or
+//! imported.
 //!
 //! Must not know: how weights become a decision.
 #![cfg_attr(
@@ -37,7 +39,9 @@ use fetchwise_types::time::Timestamp;
 pub(crate) use host_signal_counts::SignalCounts;
 pub(crate) use host_signal_counts::SignalObservation;
 pub(crate) use host_signal_slots::{SignalId, SignalSide, day_of};
-pub(crate) use host_signals::{ANY_BLOCK, ANY_PAGE, HostSignals, SignalRow, VENDOR_PREFIX, signal_key};
+pub(crate) use host_signals::{
+    ANY_BLOCK, ANY_PAGE, HostSignals, SignalRow, VENDOR_PREFIX, signal_key,
+};
 #[doc(hidden)]
 pub use learned::Learned;
 pub(crate) use observation::{Observation, ObservedFields};
@@ -82,14 +86,14 @@ mod writer_count;
 /// Path depths that have their entry in an array; deeper ones are looked up.
 const DEPTHS: usize = 16;
 
-/// The hash that identifies a heuristic. Two heuristics with the same hash share their evidence: with a million domains
-/// the chance of any collision is one in thirty million.
+/// The hash that identifies a heuristic. Two heuristics with the same hash share their evidence:
+/// with a million domains the chance of any collision is one in thirty million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(u64);
 
 impl Key {
-    /// Returns the key of a domain and of the site of that name: one entry has the cells of both. The log files a
-    /// record under its site's hash, which is this one.
+    /// Returns the key of a domain and of the site of that name: one entry has the cells of both.
+    /// The log files a record under its site's hash, which is this one.
     pub(crate) fn domain(value: &str) -> Self {
         Self(xxh3_64(value.as_bytes()))
     }
@@ -143,13 +147,14 @@ enum CellRole {
 }
 
 impl CellRole {
-    /// Returns whether the credit for a short page changes the cell: a site's short pages say nothing about other
-    /// sites.
+    /// Returns whether the credit for a short page changes the cell: a site's short pages say
+    /// nothing about other sites.
     fn is_credited(self) -> bool {
         self != Self::Plain
     }
 
-    /// Returns whether the cell keeps the recent pair, so that a change of the site shows within a few attempts.
+    /// Returns whether the cell keeps the recent pair, so that a change of the site shows within a
+    /// few attempts.
     fn is_recent(self) -> bool {
         matches!(self, Self::Domain | Self::Path | Self::Site)
     }
@@ -182,11 +187,13 @@ pub(crate) struct Evidence {
     /// Where evicted entries are kept. Without it they are forgotten.
     cold: OnceLock<cold_tier::Cold>,
     suffixes: FileSuffixes,
-    /// Time in milliseconds before which attempts may be missing in the daily counts; `i64::MIN` if none are missing.
+    /// Time in milliseconds before which attempts may be missing in the daily counts; `i64::MIN` if
+    /// none are missing.
     days_since_ms: AtomicI64,
 }
 
-/// Memory of one key (a domain, a suffix ...), by the sizes of its types, without the map's own slot.
+/// Memory of one key (a domain, a suffix ...), by the sizes of its types, without the map's own
+/// slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layout {
@@ -200,25 +207,35 @@ pub struct Layout {
 
 /// Returns the layout of this build, for planning and measuring memory.
 pub const fn layout() -> Layout {
-    Layout { cell_bytes: size_of::<DecayedCounts>(), entry_bytes: size_of::<Entry>(), entry_cells: entry::INLINE_CELLS }
+    Layout {
+        cell_bytes: size_of::<DecayedCounts>(),
+        entry_bytes: size_of::<Entry>(),
+        entry_cells: entry::INLINE_CELLS,
+    }
 }
 
 /// A guard that keeps entries alive while they are read. It is cheap and takes no lock.
 pub(crate) type Guard<'e> = papaya::LocalGuard<'e>;
 
 impl Evidence {
-    /// Returns empty evidence. With `max_keys`, the least attempted keys are evicted beyond that number. With `is_exact`,
-    /// the version of the shared evidence changes with every change.
-    pub(crate) fn new(decay: decay::Decay, max_keys: Option<usize>, suffixes: FileSuffixes, is_exact: bool) -> Self {
+    /// Returns empty evidence. With `max_keys`, the least attempted keys are evicted beyond that
+    /// number. With `is_exact`, the version of the shared evidence changes with every change.
+    pub(crate) fn new(
+        decay: decay::Decay,
+        max_keys: Option<usize>,
+        suffixes: FileSuffixes,
+        is_exact: bool,
+    ) -> Self {
         let resize = match max_keys {
-            // Incremental resizing makes each read check two tables while it lasts, which was measured to be ten times
-            // slower.
+            // Incremental resizing makes each read check two tables while it lasts, which was
+            // measured to be ten times slower.
             None => ResizeMode::Blocking,
-            // A bounded map has a new table again and again, because papaya does not reuse the slots of removed keys. No
-            // call may wait until all keys are in it.
+            // A bounded map has a new table again and again, because papaya does not reuse the
+            // slots of removed keys. No call may wait until all keys are in it.
             Some(_) => ResizeMode::Incremental(64),
         };
-        let entries = HashMap::builder().hasher(SpreadingState::default()).resize_mode(resize).build();
+        let entries =
+            HashMap::builder().hasher(SpreadingState::default()).resize_mode(resize).build();
         Self {
             landmark_ms: AtomicI64::new(decay.landmark().as_millis()),
             scale: decay,
@@ -243,14 +260,17 @@ impl Evidence {
 
     /// Returns the scale of the weights.
     pub(crate) fn decay(&self) -> decay::Decay {
-        // Relaxed: the landmark moves only while there is no evidence and no other thread has the evidence.
+        // Relaxed: the landmark moves only while there is no evidence and no other thread has the
+        // evidence.
         self.scale.with_landmark(self.landmark_ms.load(Ordering::Relaxed))
     }
 
-    /// Moves the landmark near `present` if it is far away and there is no evidence yet: a process may have been started
-    /// under a wrong clock, and weights far from the landmark leave the range of `f32`.
+    /// Moves the landmark near `present` if it is far away and there is no evidence yet: a process
+    /// may have been started under a wrong clock, and weights far from the landmark leave the range
+    /// of `f32`.
     pub(crate) fn move_landmark_near(&self, present: Timestamp) {
-        if !self.decay().is_near(present) && self.entries.is_empty() && self.global.weight() == 0.0 {
+        if !self.decay().is_near(present) && self.entries.is_empty() && self.global.weight() == 0.0
+        {
             self.landmark_ms.store(self.scale.landmark_before(present), Ordering::Relaxed);
             self.shared_version.change();
         }
@@ -274,18 +294,26 @@ impl Evidence {
         self.entries.get(&key.0, guard)
     }
 
-    /// Returns the entry of `key` for a change: brought back if it was evicted, created if there is none. `at` is the
-    /// present.
-    pub(crate) fn entry_or_new<'g>(&'g self, key: Key, at: Timestamp, guard: &'g Guard<'_>) -> EntryWriter<'g> {
+    /// Returns the entry of `key` for a change: brought back if it was evicted, created if there is
+    /// none. `at` is the present.
+    pub(crate) fn entry_or_new<'g>(
+        &'g self,
+        key: Key,
+        at: Timestamp,
+        guard: &'g Guard<'_>,
+    ) -> EntryWriter<'g> {
         loop {
             let known = self.entry(key, guard).and_then(|entry| self.writer_of(entry));
-            if let Some(writer) = known.or_else(|| self.add_within_limit(key, at, guard, || Some(Entry::default()))) {
+            if let Some(writer) =
+                known.or_else(|| self.add_within_limit(key, at, guard, || Some(Entry::default())))
+            {
                 return writer;
             }
         }
     }
 
-    /// Makes room for more keys in one step, as far as the limit allows, because each doubling would move every entry.
+    /// Makes room for more keys in one step, as far as the limit allows, because each doubling
+    /// would move every entry.
     fn reserve(&self, keys: usize) {
         let room = self.key_limit.max().map_or(keys, |max| max.saturating_sub(self.keys()));
         self.entries.reserve(keys.min(room), &self.guard());
@@ -298,8 +326,8 @@ impl Evidence {
         }
     }
 
-    /// Returns the version of the evidence that all hosts share: flags, depths, suffixes, hints and the evidence of all
-    /// attempts, but not user-defined types. Read it before that evidence.
+    /// Returns the version of the evidence that all hosts share: flags, depths, suffixes, hints and
+    /// the evidence of all attempts, but not user-defined types. Read it before that evidence.
     #[inline]
     pub(crate) fn shared_version(&self) -> u64 {
         self.shared_version.get()
@@ -310,7 +338,10 @@ impl Evidence {
     }
 
     /// Calls `f` with the names and cells of all host signals.
-    pub(crate) fn each_signal_cell(&self, mut f: impl FnMut(&str, FetcherId, ContentKind, &SignalCounts)) {
+    pub(crate) fn each_signal_cell(
+        &self,
+        mut f: impl FnMut(&str, FetcherId, ContentKind, &SignalCounts),
+    ) {
         for (row, name) in self.signals.names().iter().enumerate() {
             self.signals.each_cell(row, |id, content, cell| f(name, id, content, cell));
         }
@@ -331,21 +362,24 @@ impl Evidence {
         }
     }
 
-    /// Learns from `attempt`. An attempt of weight 0 changes no weight, but the daily counts of its domain include it.
+    /// Learns from `attempt`. An attempt of weight 0 changes no weight, but the daily counts of its
+    /// domain include it.
     ///
-    /// Cost: a map look-up for each heuristic and an atomic addition for each weight. It allocates only for the first
-    /// attempt of a key.
+    /// Cost: a map look-up for each heuristic and an atomic addition for each weight. It allocates
+    /// only for the first attempt of a key.
     pub(crate) fn observe(&self, attempt: &impl Observation, registry: &Registry) {
         if let Some(observation) = self.learn(self, attempt, registry, Writers::Many) {
             self.observe_signals(&observation);
         }
     }
 
-    /// Learns from `attempt` as [`observe`](Self::observe) does, for one of several threads that learn in bulk.
+    /// Learns from `attempt` as [`observe`](Self::observe) does, for one of several threads that
+    /// learn in bulk.
     ///
-    /// Each thread has all attempts of its domains, and no other thread has any of them, so few steps need to be
-    /// atomic. The cells that domains share are in `shared`. Returns the attempt's observation for the signals of its
-    /// host, because signals learn from attempts in the order of the log.
+    /// Each thread has all attempts of its domains, and no other thread has any of them, so few
+    /// steps need to be atomic. The cells that domains share are in `shared`. Returns the attempt's
+    /// observation for the signals of its host, because signals learn from attempts in the order of
+    /// the log.
     pub(crate) fn observe_apart(
         &self,
         shared: &Self,
@@ -381,7 +415,13 @@ impl Evidence {
                 if role == CellRole::Domain && carried.had_signals() && !is_late {
                     observation = carried.observation(cell, &change);
                 }
-                let (before, after) = cell.add(&decay, change.up, &change.what, role.is_recent() && !is_late, writers);
+                let (before, after) = cell.add(
+                    &decay,
+                    change.up,
+                    &change.what,
+                    role.is_recent() && !is_late,
+                    writers,
+                );
                 if role == CellRole::Domain {
                     if let Some(day) = Day::of(at, is_banned) {
                         entry.days().add(day);
@@ -399,7 +439,11 @@ impl Evidence {
         if let Some(credit) = Self::credited(attempt, registry, &change) {
             self.each_cell_of(shared, attempt, &credit, CellRole::is_credited, |_, cell, role| {
                 let writers = if role == CellRole::Site { Writers::Many } else { writers };
-                cell.credit(credit.up, role.is_recent() && !(is_remote && cell.is_older(at)), writers);
+                cell.credit(
+                    credit.up,
+                    role.is_recent() && !(is_remote && cell.is_older(at)),
+                    writers,
+                );
                 false
             });
         }
@@ -407,8 +451,8 @@ impl Evidence {
         observation
     }
 
-    /// Learns from `attempt` only what belongs to no single domain. The attempt's domain and site learn nothing, and
-    /// neither do host signals, which concern what the host showed before.
+    /// Learns from `attempt` only what belongs to no single domain. The attempt's domain and site
+    /// learn nothing, and neither do host signals, which concern what the host showed before.
     pub(crate) fn observe_global(&self, attempt: &impl Observation, registry: &Registry) {
         let Some(change) = self.change_by(attempt, registry) else { return };
         self.add_to_shared(self, attempt, &change);
@@ -419,20 +463,33 @@ impl Evidence {
     fn add_to_shared(&self, shared: &Self, attempt: &impl Observation, change: &AttemptChange) {
         let is_plain = |role| role == CellRole::Plain;
         self.each_cell_of(shared, attempt, change, is_plain, |_, cell, _| {
-            let (before, after) = cell.add(&self.decay(), change.up, &change.what, false, Writers::Many);
+            let (before, after) =
+                cell.add(&self.decay(), change.up, &change.what, false, Writers::Many);
             shared.shared_version.is_crossed(before, after)
         });
     }
 
     /// Adds the earlier failures that count for other sites from this attempt on.
-    fn add_proofs(&self, shared: &Self, attempt: &impl Observation, registry: &Registry, change: &AttemptChange) {
-        Self::each_proof(attempt, registry, change, |proof| self.add_to_shared(shared, attempt, proof));
+    fn add_proofs(
+        &self,
+        shared: &Self,
+        attempt: &impl Observation,
+        registry: &Registry,
+        change: &AttemptChange,
+    ) {
+        Self::each_proof(attempt, registry, change, |proof| {
+            self.add_to_shared(shared, attempt, proof)
+        });
     }
 
-    /// Returns the credit for the fetcher whose response a later rendering proved complete: the attempt rendered a
-    /// short page and found no more text. The earlier attempt was recorded as a failure; the credit makes it a success
-    /// on this domain, path, suffix and site.
-    fn credited(attempt: &impl Observation, registry: &Registry, change: &AttemptChange) -> Option<AttemptChange> {
+    /// Returns the credit for the fetcher whose response a later rendering proved complete: the
+    /// attempt rendered a short page and found no more text. The earlier attempt was recorded as a
+    /// failure; the credit makes it a success on this domain, path, suffix and site.
+    fn credited(
+        attempt: &impl Observation,
+        registry: &Registry,
+        change: &AttemptChange,
+    ) -> Option<AttemptChange> {
         let mut credited = None;
         attempt.each_heuristic(&mut |kind, value| {
             if kind == SHORT_PAGE && value != SHORT_PAGE_TRUE {
@@ -444,8 +501,9 @@ impl Evidence {
         Some(AttemptChange { fetcher, what, ..*change })
     }
 
-    /// Prefetches what attempts of the domains (and sites) with these hashes change into the processor's cache. With
-    /// many domains it is in no cache, and fetching all of it at once takes as long as fetching one line.
+    /// Prefetches what attempts of the domains (and sites) with these hashes change into the
+    /// processor's cache. With many domains it is in no cache, and fetching all of it at once takes
+    /// as long as fetching one line.
     pub(crate) fn touch(&self, hashes: &[u64]) {
         let guard = self.guard();
         hashes.iter().filter_map(|hash| self.entries.get(hash, &guard)).for_each(Entry::touch);
@@ -491,8 +549,9 @@ impl Evidence {
         self.suffixes.kind(suffix)
     }
 
-    /// Calls `f` with each cell that `attempt` changes and whose role `wants` it. Creates missing cells. `f` returns
-    /// whether the version changes if the cell is one of those that it stands for.
+    /// Calls `f` with each cell that `attempt` changes and whose role `wants` it. Creates missing
+    /// cells. `f` returns whether the version changes if the cell is one of those that it stands
+    /// for.
     fn each_cell_of(
         &self,
         shared: &Self,
@@ -518,15 +577,17 @@ impl Evidence {
         }
         // Domain, path and suffix share one entry, because looking up a large map is slow.
         let domain = domain_of(attempt);
-        let own =
-            domain.filter(|_| wants(CellRole::Domain)).map(|name| self.entry_or_new(Key::domain(name), at, &guard));
+        let own = domain
+            .filter(|_| wants(CellRole::Domain))
+            .map(|name| self.entry_or_new(Key::domain(name), at, &guard));
         let of_domain = |level, part| Group::new(level, change.kind, part);
         if let Some(entry) = &own {
             visit_group(entry, of_domain(Level::Own, 0), CellRole::Domain);
         }
         let mut site = None;
         attempt.each_heuristic(&mut |kind, value| {
-            // Only an import can have sections and suffixes of another domain than the attempt's; they are ignored.
+            // Only an import can have sections and suffixes of another domain than the attempt's;
+            // they are ignored.
             let mut part = |level, role| {
                 if let (Some(entry), Some((of, part))) = (&own, value.split_once('|'))
                     && domain == Some(of)
@@ -539,11 +600,13 @@ impl Evidence {
                 "domain_path" => part(Level::Path, CellRole::Path),
                 "domain_suffix" => part(Level::Suffix, CellRole::Suffix),
                 "site" => site = Some(value),
-                // The host's entry and the signal rows hold what it showed, and the host that redirected has refused nothing.
+                // The host's entry and the signal rows hold what it showed, and the host that
+                // redirected has refused nothing.
                 _ if is_mark(kind) => {}
                 _ => {
                     let Some(group) = in_shared else { return };
-                    let (entry, is_versioned) = shared.shared_entry((kind, value), at, &shared_guard);
+                    let (entry, is_versioned) =
+                        shared.shared_entry((kind, value), at, &shared_guard);
                     is_changed |= visit_group(&entry, group, CellRole::Plain) && is_versioned;
                 }
             }
@@ -558,7 +621,8 @@ impl Evidence {
         }
     }
 
-    /// Calls `f` with the entries in which an attempt counts for the quotas and the site of its domain.
+    /// Calls `f` with the entries in which an attempt counts for the quotas and the site of its
+    /// domain.
     #[inline]
     fn each_site_entry(
         &self,
@@ -575,7 +639,8 @@ impl Evidence {
         if let Some(name) = site.or(domain).and_then(site_quota::registered_above) {
             f(&self.entry_or_new(Key::domain(name), at, guard));
         }
-        // A site's weights are in two parts: those of the domain of its name, and those of its other domains.
+        // A site's weights are in two parts: those of the domain of its name, and those of its
+        // other domains.
         if let Some(site) = site.filter(|_| site != domain) {
             let key = Key::domain(site);
             f(&self.entry_or_new(key, at, guard));
@@ -585,7 +650,8 @@ impl Evidence {
         }
     }
 
-    /// Returns the entry of a key that sites share, and whether it is one of those that the version stands for.
+    /// Returns the entry of a key that sites share, and whether it is one of those that the version
+    /// stands for.
     fn shared_entry<'g>(
         &'g self,
         (kind, value): (&str, &str),
@@ -594,7 +660,10 @@ impl Evidence {
     ) -> (EntryWriter<'g>, bool) {
         match self.fixed(kind, value) {
             Some(entry) => (EntryWriter::uncounted(entry), true),
-            None => (self.entry_or_new(Key::of(kind, value), at, guard), matches!(kind, "suffix" | "path_depth")),
+            None => (
+                self.entry_or_new(Key::of(kind, value), at, guard),
+                matches!(kind, "suffix" | "path_depth"),
+            ),
         }
     }
 
@@ -602,13 +671,19 @@ impl Evidence {
     fn fixed(&self, kind: &str, value: &str) -> Option<&Entry> {
         let shared = match kind {
             "domain" | "site" => None,
-            "path_depth" => value.parse::<u32>().ok().and_then(|depth| self.depths.get(depth as usize)),
-            _ => FLAGS.iter().position(|flag| *flag == kind && value == "true").map(|flag| &self.flags[flag]),
+            "path_depth" => {
+                value.parse::<u32>().ok().and_then(|depth| self.depths.get(depth as usize))
+            }
+            _ => FLAGS
+                .iter()
+                .position(|flag| *flag == kind && value == "true")
+                .map(|flag| &self.flags[flag]),
         };
         shared.map(|shared| &**shared)
     }
 
-    /// Returns the exact weights of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
+    /// Returns the exact weights of one heuristic and fetcher as of `now`, over files or pages.
+    /// Source: `observe`.
     pub(crate) fn weights(
         &self,
         heuristic: (&str, &str),
@@ -617,7 +692,9 @@ impl Evidence {
         now: Timestamp,
     ) -> Weights {
         let guard = self.guard();
-        let Some((entry, group)) = self.locate(heuristic, kind, &guard) else { return Weights::default() };
+        let Some((entry, group)) = self.locate(heuristic, kind, &guard) else {
+            return Weights::default();
+        };
         let also = (heuristic.0 == "site").then(|| Group::new(Level::Site, kind, 0));
         let mut weights = Weights::default();
         entry.each_weights(group, also, self.decay().down(now), |id, read| {
@@ -648,7 +725,10 @@ impl Evidence {
             "domain_path" | "domain_suffix" => {
                 let (domain, part) = value.split_once('|')?;
                 let level = if kind == "domain_path" { Level::Path } else { Level::Suffix };
-                Some((self.known(Key::domain(domain), guard)?, Group::new(level, page, part_hash(part))))
+                Some((
+                    self.known(Key::domain(domain), guard)?,
+                    Group::new(level, page, part_hash(part)),
+                ))
             }
             _ => match self.fixed(kind, value) {
                 Some(entry) => Some((entry, own)),

@@ -28,8 +28,8 @@ pub(crate) trait Observation {
     fn fields(&self) -> ObservedFields<'_>;
     fn each_heuristic<'a>(&'a self, f: &mut impl FnMut(&'a str, &'a str));
 
-    /// Returns whether the attempt comes from another process and may therefore be late. Recent pairs then learn from
-    /// it only if it is not older than their newest attempt.
+    /// Returns whether the attempt comes from another process and may therefore be late. Recent
+    /// pairs then learn from it only if it is not older than their newest attempt.
     fn is_remote(&self) -> bool {
         false
     }

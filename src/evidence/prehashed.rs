@@ -24,9 +24,9 @@ impl Hasher for PrehashedHasher {
 
 /// Makes hashers that spread 64-bit keys by a secret of the process.
 ///
-/// A site can name hosts whose hashes have equal bits, as many as it likes. In a map that uses them unchanged they all
-/// want one slot. papaya gives up a slot after some steps, and with a table that is half empty it then makes tables of
-/// the same size without end.
+/// A site can name hosts whose hashes have equal bits, as many as it likes. In a map that uses them
+/// unchanged they all want one slot. papaya gives up a slot after some steps, and with a table that
+/// is half empty it then makes tables of the same size without end.
 #[derive(Clone, Debug)]
 pub(crate) struct SpreadingState {
     /// An odd number. The high bits of a product with it depend on all bits of the key.

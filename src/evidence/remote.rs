@@ -1,4 +1,5 @@
-//! An attempt of another process, reduced to what evidence reads, and the totals of all of one process.
+//! An attempt of another process, reduced to what evidence reads, and the totals of all of one
+//! process.
 //!
 //! Owns: the data that travels between the nodes of a fleet.
 //!
@@ -11,7 +12,8 @@ use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::time::Timestamp;
 
-/// An attempt of another process, without the fields that evidence does not read: it has neither URL nor headers.
+/// An attempt of another process, without the fields that evidence does not read: it has neither
+/// URL nor headers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RemoteAttempt<'a> {
     /// Time of the attempt.
@@ -37,7 +39,11 @@ pub struct RemoteAttempt<'a> {
 impl RemoteAttempt<'_> {
     /// Returns the site of the attempt, or its domain if it has no site.
     pub fn site(&self) -> Option<&str> {
-        self.heuristics.iter().find(|(kind, _)| *kind == "site").map(|(_, value)| *value).or_else(|| self.domain())
+        self.heuristics
+            .iter()
+            .find(|(kind, _)| *kind == "site")
+            .map(|(_, value)| *value)
+            .or_else(|| self.domain())
     }
 
     /// Returns the domain of the attempt.

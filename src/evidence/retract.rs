@@ -8,16 +8,25 @@ use crate::evidence::daily_block_counts::Day;
 use fetchwise_types::registry::Registry;
 
 impl Evidence {
-    /// Subtracts what evidence learned from `attempt`. `with_domain` says whether its domain's entry still contains it.
-    pub(crate) fn retract(&self, attempt: &impl Observation, registry: &Registry, with_domain: bool) {
+    /// Subtracts what evidence learned from `attempt`. `with_domain` says whether its domain's
+    /// entry still contains it.
+    pub(crate) fn retract(
+        &self,
+        attempt: &impl Observation,
+        registry: &Registry,
+        with_domain: bool,
+    ) {
         let facts = attempt.fields();
-        if let Some((domain, day)) = domain_of(attempt).zip(Day::of(facts.at, facts.is_banned)).filter(|_| with_domain)
+        if let Some((domain, day)) =
+            domain_of(attempt).zip(Day::of(facts.at, facts.is_banned)).filter(|_| with_domain)
             && let Some(entry) = self.entry_to_change(Key::domain(domain), &self.guard())
         {
             entry.days().subtract(day);
         }
         let Some(change) = self.change_by(attempt, registry) else { return };
-        let wants = |role| with_domain || !matches!(role, CellRole::Domain | CellRole::Path | CellRole::Suffix);
+        let wants = |role| {
+            with_domain || !matches!(role, CellRole::Domain | CellRole::Path | CellRole::Suffix)
+        };
         self.each_cell_of(self, attempt, &change, wants, |_, cell, role| {
             cell.subtract(change.up, &change.what, role.is_recent());
             true
@@ -43,8 +52,8 @@ impl Evidence {
         }
     }
 
-    /// Clears a domain: its cells, its paths and suffixes, its pause. Evidence about other domains of the site of that
-    /// name stays.
+    /// Clears a domain: its cells, its paths and suffixes, its pause. Evidence about other domains
+    /// of the site of that name stays.
     pub(crate) fn forget_domain(&self, domain: &str) {
         if let Some(entry) = self.entry_to_change(Key::domain(domain), &self.guard()) {
             entry.forget_domain();

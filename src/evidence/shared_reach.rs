@@ -1,6 +1,7 @@
 //! Where an attempt counts at the levels that all sites share, as its tags say.
 //!
-//! Invariants: the reach depends on the attempt alone, so that every process and every replay finds the same.
+//! Invariants: the reach depends on the attempt alone, so that every process and every replay finds
+//! the same.
 //!
 //! Must not know: how the tags come about.
 

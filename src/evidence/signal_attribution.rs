@@ -1,13 +1,14 @@
-//! Attribution of attempts to the signals of their hosts, and the choice of a host's signals after an attempt.
+//! Attribution of attempts to the signals of their hosts, and the choice of a host's signals after
+//! an attempt.
 //!
-//! Attempts carry signals in two heuristics: `host_showed` names those known before the attempt, `host_shows` those of
-//! its response. Both are written when the attempt is recorded and read when evidence learns from it, so that a replay
-//! learns the same as the live process.
+//! Attempts carry signals in two heuristics: `host_showed` names those known before the attempt,
+//! `host_shows` those of its response. Both are written when the attempt is recorded and read when
+//! evidence learns from it, so that a replay learns the same as the live process.
 //!
 //! Owns: how attempts carry signals.
 //!
-//! Invariants: the attempt that shows a signal is no observation of it; otherwise every fetcher would appear to fail
-//! behind a block.
+//! Invariants: the attempt that shows a signal is no observation of it; otherwise every fetcher
+//! would appear to fail behind a block.
 //!
 //! Must not know: the cells of signals, nor how a decision reads them.
 
@@ -21,8 +22,8 @@ use fetchwise_types::attempt::{Attempt, ErrorType};
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic};
 use fetchwise_types::registry::{Class, Registry};
 
-/// Seconds of a day. Each fetcher contributes once a day per host: an attempt weighs the fraction of a day since the
-/// previous one.
+/// Seconds of a day. Each fetcher contributes once a day per host: an attempt weighs the fraction
+/// of a day since the previous one.
 const DAY_S: f32 = 86_400.0;
 /// Weight in attempts below which an attempt in the middle of a burst is ignored.
 const MIN_OBSERVATION_WEIGHT: f32 = 0.001;
@@ -53,7 +54,11 @@ impl CarriedSignals {
     }
 
     /// Returns the attempt's observation, given its fetcher's cell on the host before it.
-    pub(super) fn observation(&self, cell: &DecayedCounts, change: &AttemptChange) -> Option<SignalObservation> {
+    pub(super) fn observation(
+        &self,
+        cell: &DecayedCounts,
+        change: &AttemptChange,
+    ) -> Option<SignalObservation> {
         let last = cell.last();
         let success = change.what.success;
         cell.mark(success);
@@ -84,10 +89,14 @@ impl Evidence {
         self.signals.observe(&self.decay(), observation);
     }
 
-    /// Returns the signals of the host of these entries on a day: its own ones. If it showed no vendor, its site's last
-    /// vendor stands in.
+    /// Returns the signals of the host of these entries on a day: its own ones. If it showed no
+    /// vendor, its site's last vendor stands in.
     #[inline]
-    pub(crate) fn shown_signals(domain: Option<&Entry>, site: Option<&Entry>, today: u16) -> ShownSignals {
+    pub(crate) fn shown_signals(
+        domain: Option<&Entry>,
+        site: Option<&Entry>,
+        today: u16,
+    ) -> ShownSignals {
         let own = |side| domain.and_then(|entry| entry.signals.get(side, today));
         let of_site = || site.and_then(|entry| entry.site_signals.get(SignalSide::Blocked, today));
         [own(SignalSide::Blocked).or_else(of_site), own(SignalSide::Served)]
@@ -103,8 +112,11 @@ impl Evidence {
                 carried.showed[place(HostSignals::side(value))] = Some(id);
             }
             HOST_SHOWS => {
-                let shown =
-                    if value == ANY_PAGE { NewSignal::Empty } else { NewSignal::Signal(self.signals.id(value)) };
+                let shown = if value == ANY_PAGE {
+                    NewSignal::Empty
+                } else {
+                    NewSignal::Signal(self.signals.id(value))
+                };
                 carried.shows[place(HostSignals::side(value))] = Some(shown);
             }
             _ => {}
@@ -168,25 +180,34 @@ impl Evidence {
         }
         let side = if change.what.blocked { SignalSide::Blocked } else { SignalSide::Served };
         attempt.each_heuristic(&mut |kind, value| {
-            let is_primary = if change.what.blocked { kind.starts_with("block_") } else { kind == "spa_framework" };
+            let is_primary = if change.what.blocked {
+                kind.starts_with("block_")
+            } else {
+                kind == "spa_framework"
+            };
             if is_primary && let Some(name) = HostSignals::name(side, kind, value) {
-                shows[usize::from(side == SignalSide::Served)] = Some(NewSignal::Signal(self.signals.id(&name)));
+                shows[usize::from(side == SignalSide::Served)] =
+                    Some(NewSignal::Signal(self.signals.id(&name)));
             }
         });
         shows
     }
 
-    /// Returns the heuristics that an attempt has to carry about its host, before evidence learns from it.
+    /// Returns the heuristics that an attempt has to carry about its host, before evidence learns
+    /// from it.
     ///
-    /// They are the signals that the host showed until now, and its new signal, if that changes or was last shown on
-    /// another day. `is_of_url` says which of the attempt's heuristics were known before the response.
+    /// They are the signals that the host showed until now, and its new signal, if that changes or
+    /// was last shown on another day. `is_of_url` says which of the attempt's heuristics were known
+    /// before the response.
     pub(crate) fn signal_heuristics(
         &self,
         attempt: &Attempt,
         registry: &Registry,
         is_of_url: impl Fn(&Heuristic) -> bool,
     ) -> Vec<Heuristic> {
-        let Some(domain) = attempt.heuristic("domain").filter(|_| attempt.weight > 0.0) else { return Vec::new() };
+        let Some(domain) = attempt.heuristic("domain").filter(|_| attempt.weight > 0.0) else {
+            return Vec::new();
+        };
         let (guard, today) = (self.guard(), day_of(attempt.attempted_at));
         let host = Key::domain(domain);
         let entry = self.known(host, &guard);
@@ -197,9 +218,16 @@ impl Evidence {
                 carried.push(Heuristic::new(HOST_SHOWED, String::from(name)));
             }
         }
-        let is_archive = registry.find(&attempt.fetcher).and_then(|id| registry.spec(id)).map(|spec| spec.class);
-        let Some(side) = side_of(attempt).filter(|_| is_archive != Some(Class::Archive)) else { return carried };
-        let shown = attempt.heuristics.iter().map(|tag| &tag.heuristic).filter(|heuristic| !is_of_url(heuristic));
+        let is_archive =
+            registry.find(&attempt.fetcher).and_then(|id| registry.spec(id)).map(|spec| spec.class);
+        let Some(side) = side_of(attempt).filter(|_| is_archive != Some(Class::Archive)) else {
+            return carried;
+        };
+        let shown = attempt
+            .heuristics
+            .iter()
+            .map(|tag| &tag.heuristic)
+            .filter(|heuristic| !is_of_url(heuristic));
         let shown = shown.map(|heuristic| (&*heuristic.kind, &*heuristic.value));
         let name = match self.signals.choose(side, shown, host.bits()) {
             SignalChoice::Unchanged => return carried,
@@ -207,7 +235,8 @@ impl Evidence {
             SignalChoice::Name(name) => name,
         };
         let own = entry.and_then(|entry| entry.signals.get(side, today));
-        let is_known = own.is_some_and(|(id, day)| day == today && self.signals.find(&name) == Some(id));
+        let is_known =
+            own.is_some_and(|(id, day)| day == today && self.signals.find(&name) == Some(id));
         if !is_known {
             carried.push(Heuristic::new(HOST_SHOWS, name));
         }
@@ -228,9 +257,13 @@ impl Evidence {
     }
 }
 
-/// Returns the side that the attempt's response belongs to: blocks or pages. Other failures show nothing.
+/// Returns the side that the attempt's response belongs to: blocks or pages. Other failures show
+/// nothing.
 fn side_of(attempt: &Attempt) -> Option<SignalSide> {
-    let is_empty = matches!(attempt.error_type, Some(ErrorType::Known(ErrorKind::WrongTool | ErrorKind::EmptyContent)));
+    let is_empty = matches!(
+        attempt.error_type,
+        Some(ErrorType::Known(ErrorKind::WrongTool | ErrorKind::EmptyContent))
+    );
     match () {
         () if attempt.is_banned => Some(SignalSide::Blocked),
         () if attempt.success || is_empty => Some(SignalSide::Served),

@@ -1,14 +1,16 @@
 //! What sites that only ever failed can teach about others: little, however many they are.
 //!
-//! Anyone can register names that answer every fetcher with failures. Such a failure says that the fetcher does not get
-//! past something, or that there is nothing to get. Nobody knows which until the site delivers something to some fetcher,
-//! which proves it. So the failures before that have cells apart at the levels that sites share, and an estimate counts
-//! them only up to a share of what proven sites say there. The attempt that proves a site says how many of its earlier
-//! failures count in full from then on: on the site of an application, the plain fetcher fails before the browser delivers.
+//! Anyone can register names that answer every fetcher with failures. Such a failure says that the
+//! fetcher does not get past something, or that there is nothing to get. Nobody knows which until
+//! the site delivers something to some fetcher, which proves it. So the failures before that have
+//! cells apart at the levels that sites share, and an estimate counts them only up to a share of
+//! what proven sites say there. The attempt that proves a site says how many of its earlier
+//! failures count in full from then on: on the site of an application, the plain fetcher fails
+//! before the browser delivers.
 //!
-//! Tags carry both ([`SITE_UNPROVEN`], [`SITE_PROVEN`]). They are written when the attempt is recorded, so that replays,
-//! retractions and other nodes treat the attempt alike, in any order. All sums are sums over attempts; the bound applies
-//! when they are read.
+//! Tags carry both ([`SITE_UNPROVEN`], [`SITE_PROVEN`]). They are written when the attempt is
+//! recorded, so that replays, retractions and other nodes treat the attempt alike, in any order.
+//! All sums are sums over attempts; the bound applies when they are read.
 //!
 //! Owns: which attempts carry the tags, and the bound.
 //!
@@ -23,13 +25,16 @@ use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::heuristic::{Heuristic, SITE_PROVEN, SITE_UNPROVEN};
 use fetchwise_types::registry::{FetcherId, Registry};
 
-/// The failures of unproven sites that an estimate counts, as a share of the other attempts that it counts.
+/// The failures of unproven sites that an estimate counts, as a share of the other attempts that it
+/// counts.
 const UNPROVEN_SHARE: f64 = 0.25;
-/// The steps of the weights that proven failures are stated in: few values are few texts in the log.
+/// The steps of the weights that proven failures are stated in: few values are few texts in the
+/// log.
 const WEIGHT_STEP: f64 = 0.5;
 
 impl Evidence {
-    /// Calls `f` with the tags that say whether the site of `attempt`, which evidence has not learned from yet, is proven.
+    /// Calls `f` with the tags that say whether the site of `attempt`, which evidence has not
+    /// learned from yet, is proven.
     pub(super) fn each_proof_tag(
         &self,
         entry: Option<&Entry>,
@@ -47,7 +52,8 @@ impl Evidence {
         }
     }
 
-    /// Calls `f` with a tag for each fetcher whose failures the site's first delivery shows to be those of a real site.
+    /// Calls `f` with a tag for each fetcher whose failures the site's first delivery shows to be
+    /// those of a real site.
     fn each_proven(
         &self,
         entry: &Entry,
@@ -55,17 +61,21 @@ impl Evidence {
         registry: &Registry,
         mut f: impl FnMut(Heuristic),
     ) {
-        let (kind, down, guard) = (self.kind_of(attempt), self.decay().down(attempt.attempted_at), self.guard());
+        let (kind, down, guard) =
+            (self.kind_of(attempt), self.decay().down(attempt.attempted_at), self.guard());
         let service = registered_above(site).and_then(|name| self.known(Key::domain(name), &guard));
         // Both parts of a site can have a cell of one fetcher.
         let sum_of = |entry: &Entry, fetcher: FetcherId| {
             let mut sum = 0.0;
-            each_of_site(entry, kind, |id, cell| sum += if id == fetcher { cell.read(down).total } else { 0.0 });
+            each_of_site(entry, kind, |id, cell| {
+                sum += if id == fetcher { cell.read(down).total } else { 0.0 }
+            });
             sum
         };
         for (fetcher, spec) in registry.candidates() {
             // What is beyond a quota was not counted at all.
-            let is_counted = service.is_none_or(|service| sum_of(service, fetcher) <= REGISTERED_QUOTA);
+            let is_counted =
+                service.is_none_or(|service| sum_of(service, fetcher) <= REGISTERED_QUOTA);
             let failed = sum_of(entry, fetcher).min(SITE_QUOTA);
             let weight = (failed / WEIGHT_STEP).round() * WEIGHT_STEP;
             if is_counted && weight > 0.0 {
@@ -74,7 +84,8 @@ impl Evidence {
         }
     }
 
-    /// Calls `f` for the failures that `attempt` proves to be those of a real site: each is at most one attempt's weight.
+    /// Calls `f` for the failures that `attempt` proves to be those of a real site: each is at most
+    /// one attempt's weight.
     pub(super) fn each_proof(
         attempt: &impl Observation,
         registry: &Registry,
@@ -89,7 +100,9 @@ impl Evidence {
                 return;
             }
             let Some((weight, name)) = value.split_once(' ') else { return };
-            let (Ok(mut left), Some(fetcher)) = (weight.parse::<f64>(), registry.find(name)) else { return };
+            let (Ok(mut left), Some(fetcher)) = (weight.parse::<f64>(), registry.find(name)) else {
+                return;
+            };
             // Other nodes can state anything.
             left = if left.is_finite() { left.min(SITE_QUOTA) } else { 0.0 };
             while left > 0.0 {
@@ -117,8 +130,9 @@ fn has_delivered(entry: &Entry) -> bool {
 }
 
 impl Entry {
-    /// Calls `f` with the weights of each fetcher under a key that sites share, as an estimate counts them. `other` is
-    /// what the estimate counts besides, in attempts: its weight so far and its pseudo-attempts.
+    /// Calls `f` with the weights of each fetcher under a key that sites share, as an estimate
+    /// counts them. `other` is what the estimate counts besides, in attempts: its weight so far and
+    /// its pseudo-attempts.
     #[inline]
     pub(crate) fn each_shared_weights(
         &self,
@@ -133,7 +147,9 @@ impl Entry {
         if !has_unproven {
             return self.for_each(own, |id, cell| f(id, &cell.read(down)));
         }
-        self.for_each(own, |id, cell| f(id, &self.with_unproven((id, cell.read(down)), kind, down, other(id))));
+        self.for_each(own, |id, cell| {
+            f(id, &self.with_unproven((id, cell.read(down)), kind, down, other(id)))
+        });
         self.for_each(Group::unproven(kind), |id, _| {
             let mut is_alone = true;
             self.for_each(own, |of, _| is_alone &= of != id);
@@ -143,10 +159,16 @@ impl Entry {
         });
     }
 
-    /// Adds the failures of unproven sites to the weights of a fetcher: those of sites that are proven by now, and of the
-    /// others as many as the bound permits.
+    /// Adds the failures of unproven sites to the weights of a fetcher: those of sites that are
+    /// proven by now, and of the others as many as the bound permits.
     #[cold]
-    fn with_unproven(&self, (id, known): (FetcherId, Weights), kind: ContentKind, down: f64, other: f64) -> Weights {
+    fn with_unproven(
+        &self,
+        (id, known): (FetcherId, Weights),
+        kind: ContentKind,
+        down: f64,
+        other: f64,
+    ) -> Weights {
         let (mut failed, mut proven) = (Weights::default(), 0.0);
         self.for_each(Group::unproven(kind), |of, cell| {
             if of == id {
@@ -162,7 +184,8 @@ impl Entry {
             return known;
         }
         let proven = f64::min(proven, failed.total);
-        let counted = proven + (failed.total - proven).min(UNPROVEN_SHARE * (known.total + proven + other));
+        let counted =
+            proven + (failed.total - proven).min(UNPROVEN_SHARE * (known.total + proven + other));
         let part = counted / failed.total;
         Weights {
             total: known.total + counted,

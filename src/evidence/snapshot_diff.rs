@@ -1,6 +1,7 @@
 //! Comparison of two images, and images reduced to some domains or to none.
 //!
-//! Owns: equality of images to within rounding, and the choice of the rows that belong to a domain or to none.
+//! Owns: equality of images to within rounding, and the choice of the rows that belong to a domain
+//! or to none.
 //!
 //! Must not know: how images are made.
 
@@ -9,7 +10,9 @@ use std::collections::{HashMap, HashSet};
 use super::Key;
 use super::entry::{Entry, Group, Level};
 use crate::evidence::decayed_counts::RawCounts;
-use crate::evidence::evidence_snapshot::{BreakerRow, CellRow, EntryAddress, EntryRow, EvidenceSnapshot, FADED, take};
+use crate::evidence::evidence_snapshot::{
+    BreakerRow, CellRow, EntryAddress, EntryRow, EvidenceSnapshot, FADED, take,
+};
 use crate::evidence::remote::FetcherTotals;
 use fetchwise_types::time::Timestamp;
 
@@ -18,9 +21,11 @@ impl EvidenceSnapshot {
     pub fn has_domain(&self, domain: &str) -> bool {
         let address = EntryAddress { kind: EntryAddress::MAP, key: Key::domain(domain).0 };
         let is_own = |view: &EntryView<'_>| {
-            view.row.address == address && view.cells.iter().any(|cell| !Entry::split_tag(cell.tag).0.is_of_others())
+            view.row.address == address
+                && view.cells.iter().any(|cell| !Entry::split_tag(cell.tag).0.is_of_others())
         };
-        EntryViews::of(self).any(|view| is_own(&view)) || self.days.iter().any(|row| row.key == address.key)
+        EntryViews::of(self).any(|view| is_own(&view))
+            || self.days.iter().any(|row| row.key == address.key)
     }
 
     /// Returns the totals of all attempts by fetcher.
@@ -32,12 +37,18 @@ impl EvidenceSnapshot {
             .unwrap_or_default()
     }
 
-    /// Returns the totals of some domains by fetcher, without domains that have no evidence. The snapshot has no names,
-    /// so the caller must name the domains. Cost: a pass over all keys.
-    pub fn domain_totals<'d>(&self, domains: impl Iterator<Item = &'d str>) -> HashMap<&'d str, Vec<FetcherTotals>> {
-        let names: HashMap<u64, &'d str> = domains.map(|domain| (Key::domain(domain).0, domain)).collect();
+    /// Returns the totals of some domains by fetcher, without domains that have no evidence. The
+    /// snapshot has no names, so the caller must name the domains. Cost: a pass over all keys.
+    pub fn domain_totals<'d>(
+        &self,
+        domains: impl Iterator<Item = &'d str>,
+    ) -> HashMap<&'d str, Vec<FetcherTotals>> {
+        let names: HashMap<u64, &'d str> =
+            domains.map(|domain| (Key::domain(domain).0, domain)).collect();
         let wanted = EntryViews::of(self).filter(|view| view.row.address.kind == EntryAddress::MAP);
-        wanted.filter_map(|view| Some((*names.get(&view.row.address.key)?, self.by_fetcher(&view)))).collect()
+        wanted
+            .filter_map(|view| Some((*names.get(&view.row.address.key)?, self.by_fetcher(&view))))
+            .collect()
     }
 
     fn by_fetcher(&self, view: &EntryView<'_>) -> Vec<FetcherTotals> {
@@ -48,11 +59,14 @@ impl EvidenceSnapshot {
             // The entry of all attempts has those beyond a quota in cells apart.
             let is_global = view.row.address.kind == EntryAddress::GLOBAL;
             let counts = !group.is_counted_elsewhere() && (group.is_own() || is_global);
-            let Some(name) = self.fetchers.get(fetcher as usize).filter(|_| counts) else { continue };
-            let place = all.iter().position(|totals| totals.fetcher == *name).unwrap_or_else(|| {
-                all.push(FetcherTotals { fetcher: name.clone(), ..FetcherTotals::default() });
-                all.len() - 1
-            });
+            let Some(name) = self.fetchers.get(fetcher as usize).filter(|_| counts) else {
+                continue;
+            };
+            let place =
+                all.iter().position(|totals| totals.fetcher == *name).unwrap_or_else(|| {
+                    all.push(FetcherTotals { fetcher: name.clone(), ..FetcherTotals::default() });
+                    all.len() - 1
+                });
             let totals = &mut all[place];
             totals.attempts += u64::from(cell.raw.attempts);
             totals.success += cell.raw.success * down;
@@ -62,8 +76,8 @@ impl EvidenceSnapshot {
         all
     }
 
-    /// Returns an image without anything that belongs to one domain or site. It keeps all attempts together, flags,
-    /// hints, depths, suffixes, signals and the user's heuristics.
+    /// Returns an image without anything that belongs to one domain or site. It keeps all attempts
+    /// together, flags, hints, depths, suffixes, signals and the user's heuristics.
     pub fn global_part(&self) -> Self {
         let mut general = Self {
             decay: self.decay,
@@ -80,8 +94,8 @@ impl EvidenceSnapshot {
         general
     }
 
-    /// Returns the part that belongs to the domains of some sites: those whose hash `wants` accepts. Cells of a site's
-    /// other domains are in the entry of its name.
+    /// Returns the part that belongs to the domains of some sites: those whose hash `wants`
+    /// accepts. Cells of a site's other domains are in the entry of its name.
     pub fn of_sites(&self, wants: impl Fn(u64) -> bool) -> Self {
         let mut kept = Self {
             decay: self.decay,
@@ -106,16 +120,20 @@ impl EvidenceSnapshot {
 
     /// Returns whether no part of the image belongs to one domain or site.
     pub fn is_global(&self) -> bool {
-        self.days.is_empty() && self.breakers.is_empty() && EntryViews::of(self).all(|view| view.is_global())
+        self.days.is_empty()
+            && self.breakers.is_empty()
+            && EntryViews::of(self).all(|view| view.is_global())
     }
 
     /// Returns whether `attempts` attempts could have produced the image by `now`.
     ///
-    /// No attempt weighs more than one. Each attempt is in at most one cell of an entry; in one cell of all attempts,
-    /// of a domain, of a section, of a suffix on a domain and of a site; and in one day.
+    /// No attempt weighs more than one. Each attempt is in at most one cell of an entry; in one
+    /// cell of all attempts, of a domain, of a section, of a suffix on a domain and of a site; and
+    /// in one day.
     ///
-    /// A cell's weight is never compared with its own count. If an entry faded or was evicted, and was created again,
-    /// subtracting an earlier attempt takes one from the count and hardly anything from the weight.
+    /// A cell's weight is never compared with its own count. If an entry faded or was evicted, and
+    /// was created again, subtracting an earlier attempt takes one from the count and hardly
+    /// anything from the weight.
     pub fn is_plausible_for(&self, attempts: u64, now: Timestamp) -> bool {
         let down = self.decay.map_or(0.0, |decay| decay.down(now));
         // Clocks differ slightly, and sums are rounded.
@@ -145,7 +163,8 @@ impl EvidenceSnapshot {
                 return false;
             }
         }
-        let days = self.days.iter().map(|row| u64::from(row.day.attempts)).fold(0, u64::saturating_add);
+        let days =
+            self.days.iter().map(|row| u64::from(row.day.attempts)).fold(0, u64::saturating_add);
         days <= attempts && sums.iter().all(|(count, weight)| *count <= attempts && *weight <= most)
     }
 
@@ -160,7 +179,8 @@ impl EvidenceSnapshot {
         }
         weights.sort_by(f64::total_cmp);
         let (least, mut room) = (weights[weights.len() / 2], weights.len() / 2);
-        let mut kept = Self { entries: Vec::new(), cells: Vec::new(), breakers: Vec::new(), ..self.clone() };
+        let mut kept =
+            Self { entries: Vec::new(), cells: Vec::new(), breakers: Vec::new(), ..self.clone() };
         for view in EntryViews::of(self) {
             if view.row.address.kind == EntryAddress::MAP {
                 if view.weight() < least || room == 0 {
@@ -180,16 +200,22 @@ impl EvidenceSnapshot {
     pub fn forget_domain(&mut self, domain: &str) {
         let address = EntryAddress { kind: EntryAddress::MAP, key: Key::domain(domain).0 };
         self.days.retain(|row| row.key != address.key);
-        let Some(index) = self.entries.iter().position(|row| row.address == address) else { return };
-        let before = |of: fn(&EntryRow) -> u32| self.entries[..index].iter().map(|row| of(row) as usize).sum::<usize>();
+        let Some(index) = self.entries.iter().position(|row| row.address == address) else {
+            return;
+        };
+        let before = |of: fn(&EntryRow) -> u32| {
+            self.entries[..index].iter().map(|row| of(row) as usize).sum::<usize>()
+        };
         let (first, first_breaker) = (before(|row| row.cells), before(|row| row.breakers));
         let row = &mut self.entries[index];
-        let breakers = first_breaker..(first_breaker + row.breakers as usize).min(self.breakers.len());
+        let breakers =
+            first_breaker..(first_breaker + row.breakers as usize).min(self.breakers.len());
         self.breakers.drain(breakers);
         let mut cells = self.cells.split_off(first.min(self.cells.len()));
         let rest = cells.split_off((row.cells as usize).min(cells.len()));
         cells.retain(|cell| Entry::split_tag(cell.tag).0.is_of_others());
-        (row.cells, row.breakers, row.attempts, row.signals) = (cells.len() as u32, 0, 0, [None; 4]);
+        (row.cells, row.breakers, row.attempts, row.signals) =
+            (cells.len() as u32, 0, 0, [None; 4]);
         self.cells.append(&mut cells);
         self.cells.extend(rest);
         if self.entries[index].cells == 0 {
@@ -197,8 +223,8 @@ impl EvidenceSnapshot {
         }
     }
 
-    /// Returns the largest difference between exact weights of two images, as a fraction of the larger total, and its
-    /// key.
+    /// Returns the largest difference between exact weights of two images, as a fraction of the
+    /// larger total, and its key.
     pub fn distance(&self, other: &Self) -> (f64, u64) {
         let scale = match (self.decay, other.decay) {
             (Some(mine), Some(theirs)) => mine.rebase(&theirs),
@@ -210,7 +236,11 @@ impl EvidenceSnapshot {
                 for cell in view.cells {
                     let (group, rank) = Entry::split_tag(cell.tag);
                     let name = usize::try_from(rank).ok().and_then(|rank| image.fetchers.get(rank));
-                    let key = (view.row.address, Entry::join_tag(group, 0), name.map_or("", String::as_str));
+                    let key = (
+                        view.row.address,
+                        Entry::join_tag(group, 0),
+                        name.map_or("", String::as_str),
+                    );
                     all.entry(key).or_default()[side] = cell.raw;
                 }
             }
@@ -218,8 +248,11 @@ impl EvidenceSnapshot {
         let mut far = (0.0, 0);
         for ((address, ..), [a, b]) in all {
             let most = a.total.abs().max((b.total * scale).abs());
-            let apart = |a: f64, b: f64| if most > 0.0 { (a - b * scale).abs() / most } else { 0.0 };
-            let mut worst = apart(a.total, b.total).max(apart(a.success, b.success)).max(apart(a.blocked, b.blocked));
+            let apart =
+                |a: f64, b: f64| if most > 0.0 { (a - b * scale).abs() / most } else { 0.0 };
+            let mut worst = apart(a.total, b.total)
+                .max(apart(a.success, b.success))
+                .max(apart(a.blocked, b.blocked));
             let longest = a.duration.abs().max((b.duration * scale).abs());
             if longest > 0.0 {
                 worst = worst.max((a.duration - b.duration * scale).abs() / longest);
@@ -234,7 +267,8 @@ impl EvidenceSnapshot {
         far
     }
 
-    /// Returns the decayed weight of all cells as of the image's time, which a compaction must not change.
+    /// Returns the decayed weight of all cells as of the image's time, which a compaction must not
+    /// change.
     pub fn weight(&self) -> f64 {
         let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
         self.cells.iter().map(|cell| cell.raw.total * down).sum()
@@ -246,12 +280,18 @@ impl EvidenceSnapshot {
         self.cells.iter().all(|cell| cell.raw.total * down < least)
     }
 
-    /// Returns the first difference between this image and `other` that exceeds rounding: an entry's key and a
-    /// description. Both images must have the same scale and time.
+    /// Returns the first difference between this image and `other` that exceeds rounding: an
+    /// entry's key and a description. Both images must have the same scale and time.
     pub fn difference(&self, other: &Self) -> Option<(u64, &'static str)> {
-        let different =
-            self.days.iter().zip(&other.days).find(|(mine, theirs)| mine != theirs).map(|(mine, _)| mine.key);
-        let longer = || self.days.get(other.days.len()).or(other.days.get(self.days.len())).map(|row| row.key);
+        let different = self
+            .days
+            .iter()
+            .zip(&other.days)
+            .find(|(mine, theirs)| mine != theirs)
+            .map(|(mine, _)| mine.key);
+        let longer = || {
+            self.days.get(other.days.len()).or(other.days.get(self.days.len())).map(|row| row.key)
+        };
         if let Some(key) = different.or_else(longer) {
             return Some((key, "days differ"));
         }
@@ -264,7 +304,9 @@ impl EvidenceSnapshot {
             let (left, right) = match (&a, &b) {
                 (None, None) => return None,
                 (Some(left), Some(right)) if left.row.address == right.row.address => (left, right),
-                (Some(left), right) if right.as_ref().is_none_or(|right| left.row.address < right.row.address) => {
+                (Some(left), right)
+                    if right.as_ref().is_none_or(|right| left.row.address < right.row.address) =>
+                {
                     if left.weight() * down > FADED + 1e-6 {
                         return Some((left.row.address.key, "an entry is in only one of the two"));
                     }
@@ -281,7 +323,8 @@ impl EvidenceSnapshot {
                 (Some(_), None) => return None,
             };
             let key = left.row.address.key;
-            if left.cells.len() != right.cells.len() || left.breakers.len() != right.breakers.len() {
+            if left.cells.len() != right.cells.len() || left.breakers.len() != right.breakers.len()
+            {
                 return Some((key, "cells are in only one of the two"));
             }
             let pair = |cells: &[CellRow], image: &Self| {
@@ -295,7 +338,9 @@ impl EvidenceSnapshot {
                 named.sort_by(|x, y| x.0.cmp(&y.0));
                 named
             };
-            for ((tag_a, raw_a), (tag_b, raw_b)) in pair(left.cells, self).iter().zip(&pair(right.cells, other)) {
+            for ((tag_a, raw_a), (tag_b, raw_b)) in
+                pair(left.cells, self).iter().zip(&pair(right.cells, other))
+            {
                 if tag_a != tag_b {
                     return Some((key, "cells are in only one of the two"));
                 }
@@ -304,7 +349,9 @@ impl EvidenceSnapshot {
                 }
             }
             let named = |rows: &[BreakerRow], image: &Self| -> Vec<_> {
-                let named = rows.iter().map(|row| (name(image, u64::from(row.fetcher)), row.blocks, row.last));
+                let named = rows
+                    .iter()
+                    .map(|row| (name(image, u64::from(row.fetcher)), row.blocks, row.last));
                 named.collect()
             };
             if named(left.breakers, self) != named(right.breakers, other) {
@@ -360,10 +407,12 @@ struct EntryView<'i> {
 }
 
 impl EntryView<'_> {
-    /// Returns whether the entry belongs to no single domain. An attempt is counted in its domain's entry only; the
-    /// entry of a site's name without attempts has cells of the site's other domains.
+    /// Returns whether the entry belongs to no single domain. An attempt is counted in its domain's
+    /// entry only; the entry of a site's name without attempts has cells of the site's other
+    /// domains.
     fn is_global(&self) -> bool {
-        let is_plain = self.row.attempts == 0 && self.breakers.is_empty() && self.row.signals == [None; 4];
+        let is_plain =
+            self.row.attempts == 0 && self.breakers.is_empty() && self.row.signals == [None; 4];
         self.row.address.kind != EntryAddress::MAP
             || is_plain && self.cells.iter().all(|cell| Entry::split_tag(cell.tag).0.is_own())
     }
@@ -384,7 +433,8 @@ impl<'i> Iterator for EntryViews<'i> {
 
     fn next(&mut self) -> Option<EntryView<'i>> {
         let row = self.entries.next()?;
-        let (cells, breakers) = (take(&mut self.cells, row.cells), take(&mut self.breakers, row.breakers));
+        let (cells, breakers) =
+            (take(&mut self.cells, row.cells), take(&mut self.breakers, row.breakers));
         Some(EntryView { row, cells, breakers })
     }
 }

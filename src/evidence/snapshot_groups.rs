@@ -1,9 +1,10 @@
-//! Evidence as a sequence of groups of entries, which a snapshot writes and reads without all rows in memory at once.
+//! Evidence as a sequence of groups of entries, which a snapshot writes and reads without all rows
+//! in memory at once.
 //!
 //! Owns: the division of the map into groups, and the threads that read and add them.
 //!
-//! Invariants: the groups together are the part of an image that has a key, in the same order. Entries of one group
-//! are in no other.
+//! Invariants: the groups together are the part of an image that has a key, in the same order.
+//! Entries of one group are in no other.
 //!
 //! Must not know: how a group becomes bytes.
 
@@ -22,9 +23,10 @@ pub(crate) const GROUP_ENTRIES: usize = 4096;
 const AHEAD: usize = 16;
 
 impl Evidence {
-    /// Returns an image of everything that has no key, and the results of `f` for the groups of the entries that have
-    /// one, in order. The fetchers and signals of the image are those of all groups; a group has only the fetchers that
-    /// occur in it. Cost: a pass over all entries, on `threads` threads, or on one if evicted entries are kept.
+    /// Returns an image of everything that has no key, and the results of `f` for the groups of the
+    /// entries that have one, in order. The fetchers and signals of the image are those of all
+    /// groups; a group has only the fetchers that occur in it. Cost: a pass over all entries, on
+    /// `threads` threads, or on one if evicted entries are kept.
     pub(crate) fn image_in_groups<T: Send>(
         &self,
         registry: &Registry,
@@ -33,22 +35,30 @@ impl Evidence {
         threads: usize,
         f: impl Fn(&EvidenceSnapshot) -> T + Sync,
     ) -> (EvidenceSnapshot, Vec<T>) {
-        let mut image = EvidenceSnapshot { decay: Some(self.decay()), as_of, ..EvidenceSnapshot::default() };
+        let mut image =
+            EvidenceSnapshot { decay: Some(self.decay()), as_of, ..EvidenceSnapshot::default() };
         let places = self.add_signals(&mut image);
         self.add_fixed(&mut image);
-        let rows = RowReader { places, down: self.decay().down(as_of), days_from: oldest(as_of), least: FADED };
+        let rows = RowReader {
+            places,
+            down: self.decay().down(as_of),
+            days_from: oldest(as_of),
+            least: FADED,
+        };
         let (results, names) = match self.keeps_evicted() {
             false => self.groups_of_memory(registry, (&image, &rows), threads, f),
             true => self.groups_in_turn(registry, (&image, &rows), f),
         };
-        image.days_since = self.days_since().filter(|since| day_number(*since).is_none_or(|day| day >= rows.days_from));
+        image.days_since = self
+            .days_since()
+            .filter(|since| day_number(*since).is_none_or(|day| day >= rows.days_from));
         let names = seen.iter().cloned().chain(names).collect::<BTreeSet<String>>();
         image.name_fetchers(registry, &Vec::from_iter(names));
         (image, results)
     }
 
-    /// Returns the results for the groups of all entries, on one thread: entries that left memory are read in the order
-    /// of their keys.
+    /// Returns the results for the groups of all entries, on one thread: entries that left memory
+    /// are read in the order of their keys.
     fn groups_in_turn<T>(
         &self,
         registry: &Registry,
@@ -56,7 +66,11 @@ impl Evidence {
         f: impl Fn(&EvidenceSnapshot) -> T,
     ) -> (Vec<T>, BTreeSet<String>) {
         let (mut results, mut names, mut keys) = (Vec::new(), BTreeSet::new(), 0);
-        let mut group = EvidenceSnapshot { decay: image.decay, as_of: image.as_of, ..EvidenceSnapshot::default() };
+        let mut group = EvidenceSnapshot {
+            decay: image.decay,
+            as_of: image.as_of,
+            ..EvidenceSnapshot::default()
+        };
         let mut end = |group: &mut EvidenceSnapshot| {
             group.name_fetchers(registry, &[]);
             names.extend(group.fetchers.iter().cloned());
@@ -90,10 +104,14 @@ impl Evidence {
         let next = AtomicUsize::new(0);
         let work = || {
             let (mut done, mut names) = (Vec::new(), BTreeSet::new());
-            let mut group = EvidenceSnapshot { decay: image.decay, as_of: image.as_of, ..EvidenceSnapshot::default() };
+            let mut group = EvidenceSnapshot {
+                decay: image.decay,
+                as_of: image.as_of,
+                ..EvidenceSnapshot::default()
+            };
             // Relaxed: each index is taken once, and what it stands for does not change.
-            while let Some((index, keys)) =
-                Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, groups.get(index)?)))
+            while let Some((index, keys)) = Some(next.fetch_add(1, Ordering::Relaxed))
+                .and_then(|index| Some((index, groups.get(index)?)))
             {
                 self.read_group(&mut group, keys, rows);
                 group.name_fetchers(registry, &[]);
@@ -105,7 +123,8 @@ impl Evidence {
         let mut results = Vec::new();
         let mut names = BTreeSet::new();
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads.min(groups.len())).map(|_| scope.spawn(work)).collect();
+            let others: Vec<_> =
+                (1..threads.min(groups.len())).map(|_| scope.spawn(work)).collect();
             let mut all = vec![work()];
             for other in others {
                 match other.join() {
@@ -145,8 +164,9 @@ impl Evidence {
         !image.entries.is_empty()
     }
 
-    /// Adds an image and groups of entries, as [`absorb`](Self::absorb) adds all rows at once. `read` returns the rows
-    /// of a group, with the fetchers and signals of the image; `keys` is their number in all groups.
+    /// Adds an image and groups of entries, as [`absorb`](Self::absorb) adds all rows at once.
+    /// `read` returns the rows of a group, with the fetchers and signals of the image; `keys` is
+    /// their number in all groups.
     pub(crate) fn absorb_groups<G: Sync>(
         &self,
         (image, groups, keys): (&EvidenceSnapshot, &[G], usize),
@@ -156,11 +176,19 @@ impl Evidence {
     ) {
         self.reserve(keys);
         self.absorb(image, registry, present);
-        let Some(absorber) = Absorber::new(self, image, registry, CombineMode::Load { present }) else { return };
+        let Some(absorber) = Absorber::new(self, image, registry, CombineMode::Load { present })
+        else {
+            return;
+        };
         let next = AtomicUsize::new(0);
         let work = || {
             let (fetchers, signals) = (image.fetchers.clone(), image.signals.clone());
-            let mut rows = EvidenceSnapshot { as_of: image.as_of, fetchers, signals, ..EvidenceSnapshot::default() };
+            let mut rows = EvidenceSnapshot {
+                as_of: image.as_of,
+                fetchers,
+                signals,
+                ..EvidenceSnapshot::default()
+            };
             // Relaxed: as above.
             while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
                 rows.clear_rows();
@@ -169,7 +197,8 @@ impl Evidence {
             }
         };
         std::thread::scope(|scope| {
-            let threads = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len());
+            let threads =
+                std::thread::available_parallelism().map_or(1, usize::from).min(groups.len());
             (1..threads).for_each(|_| drop(scope.spawn(work)));
             work();
         });

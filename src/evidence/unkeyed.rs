@@ -1,8 +1,9 @@
-//! What evidence holds besides the entries of its map, as it is: for a process that goes on where another one stopped.
+//! What evidence holds besides the entries of its map, as it is: for a process that goes on where
+//! another one stopped.
 //!
-//! Owns: the list of these parts. They are the scale of the weights, the entries at fixed places (all attempts, flags,
-//! hints, depths), the time from which on daily counts are whole, and the table of host signals with the order of its
-//! rows, by which entries of the map name signals.
+//! Owns: the list of these parts. They are the scale of the weights, the entries at fixed places
+//! (all attempts, flags, hints, depths), the time from which on daily counts are whole, and the
+//! table of host signals with the order of its rows, by which entries of the map name signals.
 //!
 //! Invariants: restored into evidence without attempts, all of it is equal to the bit.
 //!
@@ -32,7 +33,12 @@ impl Evidence {
     }
 
     /// Restores everything but the entries at fixed places, before anything is learned.
-    pub(crate) fn restore_unkeyed(&self, landmark: Timestamp, days_since: Option<Timestamp>, rows: &[SignalRowState]) {
+    pub(crate) fn restore_unkeyed(
+        &self,
+        landmark: Timestamp,
+        days_since: Option<Timestamp>,
+        rows: &[SignalRowState],
+    ) {
         // Relaxed: no other thread has the evidence yet.
         self.landmark_ms.store(landmark.as_millis(), Ordering::Relaxed);
         self.set_days_since(days_since);

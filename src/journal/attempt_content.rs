@@ -1,7 +1,8 @@
-//! What an attempt says, in eight bytes: enough to notice that two attempts with one id are not the same.
+//! What an attempt says, in eight bytes: enough to notice that two attempts with one id are not the
+//! same.
 //!
-//! Invariants: an attempt that is sent again says the same as its record in the log, whatever the log has made of its
-//! heuristics and of a time in the future.
+//! Invariants: an attempt that is sent again says the same as its record in the log, whatever the
+//! log has made of its heuristics and of a time in the future.
 //!
 //! Must not know: which ids are known.
 
@@ -17,8 +18,8 @@ use super::schema;
 use crate::attempt::Attempt;
 use crate::attempt::bounds::Unrecordable;
 
-/// The seconds by which the times of one attempt may differ. A time in the future becomes the time of reading, so the
-/// clocks of the sender and of the log decide what is recorded.
+/// The seconds by which the times of one attempt may differ. A time in the future becomes the time
+/// of reading, so the clocks of the sender and of the log decide what is recorded.
 const MAX_SKEW_S: u32 = 600;
 
 /// What an attempt says, without its id and its heuristics.
@@ -55,8 +56,8 @@ impl AttemptContent {
         self.hash == other.hash && apart.min(apart.wrapping_neg()) <= MAX_SKEW_S
     }
 
-    /// As [`is_same`](Self::is_same), for an attempt whose time says nothing: it lay in the future, or the id is one of
-    /// the content, time included.
+    /// As [`is_same`](Self::is_same), for an attempt whose time says nothing: it lay in the future,
+    /// or the id is one of the content, time included.
     pub fn is_same_at_any_time(self, other: Self) -> bool {
         self.hash == other.hash
     }
@@ -96,19 +97,24 @@ impl AttemptContent {
             content.text(text.as_ref().map(Cow::as_ref));
         }
         content.text(shadow_fetcher.as_deref());
-        let mut headers: Vec<_> = response_headers.iter().map(|header| (&*header.name, &*header.value)).collect();
+        let mut headers: Vec<_> =
+            response_headers.iter().map(|header| (&*header.name, &*header.value)).collect();
         headers.sort_unstable();
         for (name, value) in headers {
             content.text(Some(name));
             content.text(Some(value));
         }
         let flags = [*success, *is_banned].map(u64::from);
-        let choices = [hint.map(|hint| hint as u64), arm.map(|arm| arm as u64), http_status.map(u64::from)];
+        let choices =
+            [hint.map(|hint| hint as u64), arm.map(|arm| arm as u64), http_status.map(u64::from)];
         let shares = [*propensity, *confidence, Some(*weight)].map(|share| share.map(f64::to_bits));
         let counts = [*duration_ms, u64::from(*try_no)];
         let numbers = flags.into_iter().chain(counts).map(Some).chain(choices).chain(shares);
         numbers.for_each(|number| content.number(number));
-        Self { hash: content.0.digest() as u32, at_s: attempted_at.as_millis().div_euclid(1000) as u32 }
+        Self {
+            hash: content.0.digest() as u32,
+            at_s: attempted_at.as_millis().div_euclid(1000) as u32,
+        }
     }
 }
 
@@ -132,10 +138,14 @@ impl ContentHash {
 ///
 /// # Errors
 /// As [`replay`](super::replay).
-pub fn attempt_contents(dir: &Path, mut f: impl FnMut(Uuid, AttemptContent)) -> Result<(), JournalError> {
+pub fn attempt_contents(
+    dir: &Path,
+    mut f: impl FnMut(Uuid, AttemptContent),
+) -> Result<(), JournalError> {
     pass(dir, |_, record| {
         if record.kind == schema::kind::ATTEMPT
-            && let super::Entry::Attempt(attempt) = schema::decode(record.kind, record.schema, record.payload)?
+            && let super::Entry::Attempt(attempt) =
+                schema::decode(record.kind, record.schema, record.payload)?
         {
             f(attempt.id, AttemptContent::of_recorded(&attempt));
         }
@@ -161,7 +171,8 @@ mod tests {
 
     fn attempt() -> Attempt {
         let url = url::Url::parse("https://example.org/a?b=c").unwrap();
-        let mut attempt = Attempt::new(&url, "playwright", NOW).unwrap().failed(ErrorKind::Blocked403);
+        let mut attempt =
+            Attempt::new(&url, "playwright", NOW).unwrap().failed(ErrorKind::Blocked403);
         attempt.id = Uuid::from_u128(7 << 64);
         attempt.http_status = Some(403);
         attempt.response_headers = vec![Header::new("server", "b"), Header::new("server", "a")];
@@ -180,12 +191,16 @@ mod tests {
             of("link", |a| a.link = "b".into()),
             of("url", |a| a.url = "https://example.org/b".into()),
             of("fetcher", |a| a.fetcher = "direct_access".into()),
-            of("success", |a| *a = Attempt { success: true, is_banned: false, error_type: None, ..a.clone() }),
+            of("success", |a| {
+                *a = Attempt { success: true, is_banned: false, error_type: None, ..a.clone() }
+            }),
             of("error_type", |a| a.error_type = Some(ErrorType::Known(ErrorKind::BlockedCaptcha))),
             of("http_status", |a| a.http_status = Some(429)),
             of("headers", |a| a.response_headers.truncate(1)),
             of("duration_ms", |a| a.duration_ms += 1),
-            of("attempted_at", |a| a.attempted_at = Timestamp::from_millis(NOW.as_millis() - 700_000)),
+            of("attempted_at", |a| {
+                a.attempted_at = Timestamp::from_millis(NOW.as_millis() - 700_000)
+            }),
             of("source", |a| a.source = Some("learned".into())),
             of("propensity", |a| a.propensity = Some(0.2)),
             of("hint", |a| a.hint = Some(Hint::Empty)),
@@ -219,7 +234,9 @@ mod tests {
                 let taken = import.take(other, &journal);
                 assert!(matches!(taken, Err(ImportLineError::IdTaken { .. })), "{what}: {taken:?}");
             }
-            assert!(import.take_line(&to_json_line(&attempt()), &journal, NOW).unwrap().new.is_none());
+            assert!(
+                import.take_line(&to_json_line(&attempt()), &journal, NOW).unwrap().new.is_none()
+            );
             assert!(import.take(attempt(), &journal).unwrap().is_none());
         }
     }
@@ -238,7 +255,10 @@ mod tests {
         for line in [with_id, without.to_string()] {
             assert!(import.take_line(&line, &journal, NOW).unwrap().new.is_some());
             for ms in [0, 1, 4_999, 10_000, 80_000_000, 100_000_000] {
-                assert!(import.take_line(&line, &journal, later(ms)).unwrap().new.is_none(), "{ms} {line}");
+                assert!(
+                    import.take_line(&line, &journal, later(ms)).unwrap().new.is_none(),
+                    "{ms} {line}"
+                );
             }
         }
     }

@@ -12,12 +12,14 @@ use crate::selector::SelectorBuilder;
 
 impl SelectorBuilder {
     /// Persists evidence and pauses in the directory `dir`, which is created if it does not exist.
-    /// [`build`](SelectorBuilder::build) opens the journal there, loads all of it, including pauses of links and hosts,
-    /// and records from then on. Evidence beyond [`max_keys`](SelectorBuilder::max_keys) goes to disk there.
-    /// [`Selector::close`](crate::Selector::close) writes and syncs what is left; so does dropping the selector, without a
-    /// report. With `max_keys` it also makes a [checkpoint](super::maintenance::checkpoint()), from which the next start goes
-    /// on: that takes as long as reading what was recorded since the last one. To open a journal with options, or to wait
-    /// until attempts are on disk, open a [`Journal`] and pass it to
+    /// [`build`](SelectorBuilder::build) opens the journal there, loads all of it, including pauses
+    /// of links and hosts, and records from then on. Evidence beyond
+    /// [`max_keys`](SelectorBuilder::max_keys) goes to disk there.
+    /// [`Selector::close`](crate::Selector::close) writes and syncs what is left; so does dropping
+    /// the selector, without a report. With `max_keys` it also makes a
+    /// [checkpoint](super::maintenance::checkpoint()), from which the next start goes on: that
+    /// takes as long as reading what was recorded since the last one. To open a journal with
+    /// options, or to wait until attempts are on disk, open a [`Journal`] and pass it to
     /// [`sink`](SelectorBuilder::sink).
     ///
     /// ```
@@ -44,8 +46,10 @@ impl SelectorBuilder {
     pub fn journal(self, dir: impl Into<PathBuf>) -> Self {
         let dir = dir.into();
         self.opened_by(move |selector| {
-            // `load` reads everything right after the open, so that the open need only check the tail.
-            let (journal, _) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
+            // `load` reads everything right after the open, so that the open need only check the
+            // tail.
+            let (journal, _) =
+                Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
             keep_evicted(&dir, selector.learned())?;
             let loaded = load(&dir, selector, selector.now())?;
             journal.register_fetchers(selector, &loaded.registered)?;
@@ -53,7 +57,8 @@ impl SelectorBuilder {
             selector.keep_paces(Box::new(Arc::clone(&journal)));
             selector.set_sink(Box::new(Arc::clone(&journal)));
             let (learned, clock) = (selector.learned(), Arc::clone(selector.clock()));
-            let like = learned.max_keys().and_then(|keys| learned.empty_copy_within(Some(keys)).ok());
+            let like =
+                learned.max_keys().and_then(|keys| learned.empty_copy_within(Some(keys)).ok());
             selector.set_on_close(move || {
                 Arc::into_inner(journal).map_or(Ok(()), Journal::close)?;
                 like.iter().for_each(|like| checkpoint_at_end(&dir, like, clock.date()));

@@ -1,13 +1,15 @@
-//! The start from a checkpoint of evidence on disk: which one fits the log and the selector, and how it becomes evidence.
+//! The start from a checkpoint of evidence on disk: which one fits the log and the selector, and
+//! how it becomes evidence.
 //!
 //! Owns: the conditions under which a checkpoint may stand for the records that it covers.
 //!
-//! A checkpoint is a fold of the log up to a record, and a start goes on from there as it does from a snapshot. It fits if
-//! it is of this log, if the log still has the record that it ends with and all later ones, and if evidence is learned by
-//! the same rules: half-life, file suffixes, kinds of fetchers.
+//! A checkpoint is a fold of the log up to a record, and a start goes on from there as it does from
+//! a snapshot. It fits if it is of this log, if the log still has the record that it ends with and
+//! all later ones, and if evidence is learned by the same rules: half-life, file suffixes, kinds of
+//! fetchers.
 //!
-//! Invariants: evidence is restored as a whole or not at all. A checkpoint that does not fit changes nothing; the start
-//! then reads the snapshot and the log.
+//! Invariants: evidence is restored as a whole or not at all. A checkpoint that does not fit
+//! changes nothing; the start then reads the snapshot and the log.
 //!
 //! Must not know: how a checkpoint is made.
 
@@ -26,7 +28,8 @@ use crate::evidence::Learned;
 use crate::journal::recovery_point::FoldStart;
 use fetchwise_types::time::Timestamp;
 
-/// Largest number of keys that a start reads into memory at once. The evidence of more comes back key by key.
+/// Largest number of keys that a start reads into memory at once. The evidence of more comes back
+/// key by key.
 const READ_AT_START: u64 = 1 << 20;
 
 /// The reason why a checkpoint does not fit.
@@ -43,8 +46,8 @@ pub(super) struct Restored {
     pub(super) keys: u64,
 }
 
-/// Starts from the checkpoint of `dir`, if there is one that fits, in evidence that keeps what it evicts and has learned
-/// nothing. Reports a checkpoint that does not fit.
+/// Starts from the checkpoint of `dir`, if there is one that fits, in evidence that keeps what it
+/// evicts and has learned nothing. Reports a checkpoint that does not fit.
 pub(super) fn restore(dir: &Path, learned: &Learned, date: Timestamp) -> Option<Restored> {
     let evidence = &learned.evidence;
     let tier = evidence.tier::<StoreTier>().filter(|_| evidence.is_blank())?;
@@ -71,7 +74,8 @@ pub(super) fn exists(dir: &Path) -> bool {
     tag(dir).is_ok_and(|tag| tag.is_some())
 }
 
-/// Returns the last record that the checkpoint of `dir` covers; `None` without a checkpoint that this release can read.
+/// Returns the last record that the checkpoint of `dir` covers; `None` without a checkpoint that
+/// this release can read.
 pub(super) fn covers_seq(dir: &Path) -> Option<u64> {
     Some(Tag::decode(&tag(dir).ok()??)?.covers_seq)
 }
@@ -80,8 +84,8 @@ fn tag(dir: &Path) -> Result<Option<Vec<u8>>, Unfit> {
     ColdStore::read_tag(&checkpoint_folder(dir)).map_err(|error| error.to_string())
 }
 
-/// Returns a start with what the checkpoint of `dir` has besides evidence, if it is one of the log. Takes no lock and
-/// changes nothing.
+/// Returns a start with what the checkpoint of `dir` has besides evidence, if it is one of the log.
+/// Takes no lock and changes nothing.
 pub(super) fn start_without_evidence(dir: &Path) -> Option<FoldStart> {
     let tag = Tag::decode(&tag(dir).ok()??)?;
     let reader = open(dir).ok()?;
@@ -90,7 +94,8 @@ pub(super) fn start_without_evidence(dir: &Path) -> Option<FoldStart> {
     Some(FoldStart { reader: Some(reader), contents: Some(contents), ..FoldStart::default() })
 }
 
-/// Restores evidence from the checkpoint of an open store, except for the entries that the store itself has.
+/// Restores evidence from the checkpoint of an open store, except for the entries that the store
+/// itself has.
 pub(super) fn restore_from(
     store: &ColdStore,
     dir: &Path,
@@ -109,8 +114,8 @@ pub(super) fn restore_from(
     if !learned.evidence.decay().with_landmark(state.landmark.as_millis()).is_near(present) {
         return Err("its weights are too old".into());
     }
-    let fetchers =
-        FetcherNumbers::of(&state.fetchers, &learned.registry).ok_or("the kinds of fetchers have changed")?;
+    let fetchers = FetcherNumbers::of(&state.fetchers, &learned.registry)
+        .ok_or("the kinds of fetchers have changed")?;
     state.restore(&learned.evidence, &fetchers).ok_or("its state is not valid")?;
     Ok(Restored { contents: state.contents, reader, fetchers, keys: tag.keys })
 }
@@ -126,7 +131,8 @@ pub(super) fn tag_of(reader: &Reader, learned: &Learned, covers_seq: u64) -> Tag
     let (half_life_ms, suffixes) = rules(learned);
     let keys = learned.evidence.keys_seen();
     // Without that record the log has none before it either: a snapshot covers them.
-    let (log, record) = (reader.store().unwrap_or_default(), hash_of_record(reader, covers_seq).unwrap_or(0));
+    let (log, record) =
+        (reader.store().unwrap_or_default(), hash_of_record(reader, covers_seq).unwrap_or(0));
     Tag { log, covers_seq, record, half_life_ms, suffixes, keys, ..Tag::default() }
 }
 
@@ -152,19 +158,27 @@ fn hash_of_record(reader: &Reader, seq: u64) -> Option<u64> {
     };
     let index = reader.segments().position(|segment| holds(&segment))?;
     let mut hash = None;
-    let read = reader.segment_for_each_marked(index, (seq, seq), &mut ResumeMark::default(), |_, record| {
-        hash = Some(xxh3_64_with_seed(record.payload, record.key_hash ^ u64::from(record.kind)));
-    });
+    let read = reader.segment_for_each_marked(
+        index,
+        (seq, seq),
+        &mut ResumeMark::default(),
+        |_, record| {
+            hash =
+                Some(xxh3_64_with_seed(record.payload, record.key_hash ^ u64::from(record.kind)));
+        },
+    );
     read.ok().and(hash)
 }
 
 fn read_state(dir: &Path, tag: &Tag) -> Result<State, Unfit> {
     let file = checkpoint_folder(dir).join(state_name(tag.covers_seq));
-    let bytes = std::fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let bytes =
+        std::fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     if !tag.is_of(&bytes) {
         return Err(format!("{} is damaged", file.display()));
     }
-    checkpoint_state::decode(&bytes, tag.covers_seq).ok_or_else(|| format!("{} is not valid", file.display()))
+    checkpoint_state::decode(&bytes, tag.covers_seq)
+        .ok_or_else(|| format!("{} is not valid", file.display()))
 }
 
 /// Prefix of the names of states.

@@ -1,12 +1,14 @@
-//! What a checkpoint of evidence on disk has besides the entries in its store, as bytes: the tag of the store, and the
-//! file of the state.
+//! What a checkpoint of evidence on disk has besides the entries in its store, as bytes: the tag of
+//! the store, and the file of the state.
 //!
-//! Owns: the layout of both, and the list of what a replay builds and a start would miss. The entries of the map are in
-//! the store. The state has the rest of the evidence (`src/evidence/unkeyed.rs` lists it), the fetchers by their
-//! numbers, and what a snapshot has besides evidence: states of links, pauses of hosts, hosts with short pages,
-//! importance, paces, registered fetchers, counts of outcomes, the time of the newest record, the time that counted as
-//! the present, and the cutoff of compaction. Nothing else outlives a process: the rest of a selector comes from its
-//! configuration, or is a cache. A policy that remembers attempts reads them itself.
+//! Owns: the layout of both, and the list of what a replay builds and a start would miss. The
+//! entries of the map are in the store. The state has the rest of the evidence
+//! (`src/evidence/unkeyed.rs` lists it), the fetchers by their numbers, and what a snapshot has
+//! besides evidence: states of links, pauses of hosts, hosts with short pages, importance, paces,
+//! registered fetchers, counts of outcomes, the time of the newest record, the time that counted as
+//! the present, and the cutoff of compaction. Nothing else outlives a process: the rest of a
+//! selector comes from its configuration, or is a cache. A policy that remembers attempts reads
+//! them itself.
 //!
 //! Invariants: whatever is decoded is what was encoded. Any bytes decode or are rejected.
 //!
@@ -27,7 +29,8 @@ use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::registry::MAX_CANDIDATES;
 use fetchwise_types::time::Timestamp;
 
-/// Version of the tag, of the state and of the entries. Another version is read by nobody: the log is read instead.
+/// Version of the tag, of the state and of the entries. Another version is read by nobody: the log
+/// is read instead.
 const LAYOUT: u64 = 1;
 
 /// Kinds of parts, behind those of a snapshot.
@@ -64,7 +67,14 @@ impl Tag {
         let mut out = LAYOUT.to_le_bytes().to_vec();
         out.extend_from_slice(&schema::fingerprint());
         out.extend_from_slice(&self.log);
-        for word in [self.covers_seq, self.record, self.half_life_ms, self.suffixes, self.keys, self.state_len] {
+        for word in [
+            self.covers_seq,
+            self.record,
+            self.half_life_ms,
+            self.suffixes,
+            self.keys,
+            self.state_len,
+        ] {
             out.extend_from_slice(&word.to_le_bytes());
         }
         out.extend_from_slice(&self.state_hash);
@@ -114,7 +124,11 @@ pub(super) struct State {
 }
 
 /// Returns the state of a fold, whose entries in the map are elsewhere.
-pub(super) fn encode(contents: &SnapshotContents, learned: &Learned, fetchers: &FetcherNumbers) -> Option<Vec<u8>> {
+pub(super) fn encode(
+    contents: &SnapshotContents,
+    learned: &Learned,
+    fetchers: &FetcherNumbers,
+) -> Option<Vec<u8>> {
     let evidence = &learned.evidence;
     let mut parts = contents.encode();
     let mut named = Vec::new();
@@ -134,7 +148,10 @@ pub(super) fn encode(contents: &SnapshotContents, learned: &Learned, fetchers: &
     }
     parts.push((kind::ENTRIES, entries));
     parts.push((kind::SIGNALS, encode_signals(&evidence.signal_rows(), fetchers)));
-    let times = [evidence.decay().landmark().as_millis(), evidence.days_since().map_or(NEVER, Timestamp::as_millis)];
+    let times = [
+        evidence.decay().landmark().as_millis(),
+        evidence.days_since().map_or(NEVER, Timestamp::as_millis),
+    ];
     parts.push((kind::SCALE, times.iter().flat_map(|ms| ms.to_le_bytes()).collect()));
     let mut out = Vec::new();
     for (kind, bytes) in parts {
@@ -172,8 +189,8 @@ pub(super) fn decode(bytes: &[u8], covers_seq: u64) -> Option<State> {
 }
 
 impl State {
-    /// Restores what the state has of evidence into some that has learned nothing. Changes nothing if it is not valid,
-    /// and returns `None`.
+    /// Restores what the state has of evidence into some that has learned nothing. Changes nothing
+    /// if it is not valid, and returns `None`.
     pub(super) fn restore(&self, evidence: &Evidence, fetchers: &FetcherNumbers) -> Option<()> {
         let rows = decode_signals(&self.signals, fetchers)?;
         self.each_entry(evidence, |_, bytes| decode_entry(bytes, fetchers).map(drop))?;
@@ -182,7 +199,11 @@ impl State {
     }
 
     /// Calls `f` with each entry at a fixed place and its bytes.
-    fn each_entry(&self, evidence: &Evidence, f: impl Fn(&Entry, &[u8]) -> Option<()>) -> Option<()> {
+    fn each_entry(
+        &self,
+        evidence: &Evidence,
+        f: impl Fn(&Entry, &[u8]) -> Option<()>,
+    ) -> Option<()> {
         let mut bytes = Bytes(&self.entries);
         for entry in evidence.fixed_entries() {
             let len = usize::try_from(bytes.varint()?).ok()?;
@@ -210,9 +231,14 @@ fn encode_signals(rows: &[SignalRowState], fetchers: &FetcherNumbers) -> Vec<u8>
         put_words(&mut out, &[information.0.to_bits(), information.1.to_bits(), *observations]);
         put_varint(&mut out, cells.len() as u64);
         for (fetcher, content, raw) in cells {
-            put_varint(&mut out, u64::from(fetchers.number(*fetcher)) << 1 | u64::from(*content == ContentKind::File));
+            put_varint(
+                &mut out,
+                u64::from(fetchers.number(*fetcher)) << 1
+                    | u64::from(*content == ContentKind::File),
+            );
             let RawSignalCounts { pair, short, alike, both, newest_s, turned_s, hosts } = *raw;
-            let weights = [pair.0, pair.1, short.0, short.1, alike.0, alike.1, both].map(f32::to_bits);
+            let weights =
+                [pair.0, pair.1, short.0, short.1, alike.0, alike.1, both].map(f32::to_bits);
             put_words(&mut out, &weights);
             put_words(&mut out, &[newest_s, turned_s, hosts]);
         }
@@ -227,7 +253,11 @@ fn put_words(out: &mut Vec<u8>, words: &[u32]) {
 fn decode_signals(bytes: &[u8], fetchers: &FetcherNumbers) -> Option<Vec<SignalRowState>> {
     let (mut bytes, mut rows) = (Bytes(bytes), Vec::new());
     while !bytes.0.is_empty() {
-        let mut row = SignalRowState { name: text(&mut bytes)?, generation: bytes.u8()?, ..SignalRowState::default() };
+        let mut row = SignalRowState {
+            name: text(&mut bytes)?,
+            generation: bytes.u8()?,
+            ..SignalRowState::default()
+        };
         row.information = (f32::from_bits(bytes.u32()?), f32::from_bits(bytes.u32()?));
         row.observations = bytes.u32()?;
         for _ in 0..bytes.varint()? {

@@ -1,5 +1,5 @@
-//! Tests of starts from checkpoints: whatever happened to the log and to the files, the evidence is that of an unbounded
-//! selector that reads the log.
+//! Tests of starts from checkpoints: whatever happened to the log and to the files, the evidence is
+//! that of an unbounded selector that reads the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use super::entry_groups::encode_group;
 use super::fetcher_numbers::FetcherNumbers;
 use super::fold::Fold;
 use super::maintenance::{
-    BackgroundMaintenance, CompactOptions, MaintenanceOptions, checkpoint, compact, forget, snapshot,
+    BackgroundMaintenance, CompactOptions, MaintenanceOptions, checkpoint, compact, forget,
+    snapshot,
 };
 use super::snapshot::SnapshotContents;
 use super::{Journal, JournalOptions, LoadReport, Release, ReleaseTarget, TombstoneTarget, load};
@@ -31,7 +32,8 @@ use fetchwise_types::time::{Clock, Timestamp};
 
 const SITES: usize = 400;
 const MAX_KEYS: usize = 20;
-/// A multiple of the half-life, at which attempts weigh one, so that sums of weights do not depend on their order.
+/// A multiple of the half-life, at which attempts weigh one, so that sums of weights do not depend
+/// on their order.
 const AT: Timestamp = Timestamp::from_millis(691 * 30 * 86_400_000);
 
 fn open(dir: &Path) -> Arc<Journal> {
@@ -40,7 +42,8 @@ fn open(dir: &Path) -> Arc<Journal> {
 
 /// Returns attempts at sites whose entries one thread folds.
 fn attempts(numbers: std::ops::Range<usize>) -> impl Iterator<Item = Attempt> {
-    let made = numbers.map(|number| Attempt { attempted_at: AT, weight: 1.0, ..attempt(number, SITES) });
+    let made =
+        numbers.map(|number| Attempt { attempted_at: AT, weight: 1.0, ..attempt(number, SITES) });
     made.filter(|made| !made.url.contains("github.io") && !made.url.contains("://10."))
 }
 
@@ -52,7 +55,8 @@ fn record(journal: &Journal, numbers: std::ops::Range<usize>) {
 fn append_others(journal: &Journal, round: usize) {
     let (name, at) = (format!("site{}.org", 4 * round), AT);
     let until = Some(AT.saturating_add(Duration::from_secs(90)));
-    let state = LinkState { paused_until: until, risk_level: 1 + round as u8 % 3, ..LinkState::default() };
+    let state =
+        LinkState { paused_until: until, risk_level: 1 + round as u8 % 3, ..LinkState::default() };
     let link = format!("https://{name}/part0/");
     journal.append_link(&super::LinkEntry { link, domain: name.clone(), state, at }).unwrap();
     journal.append_host(&name, until, at).unwrap();
@@ -61,7 +65,9 @@ fn append_others(journal: &Journal, round: usize) {
     let target = ReleaseTarget::Host(released);
     journal.append_release(&Release { target, at }).unwrap();
     let (kind, value) = ("suffix".to_owned(), Some(".pdf".to_owned()));
-    journal.append_importance(&super::ImportanceEntry { kind, value, importance: 0.5, at }).unwrap();
+    journal
+        .append_importance(&super::ImportanceEntry { kind, value, importance: 0.5, at })
+        .unwrap();
     let spec = FetcherSpec::new(&format!("fetcher{round}"), Class::Rendering).cost(7.0);
     journal.append_fetcher(&super::FetcherEntry::of(&spec, at)).unwrap();
     let state = [round as u8; 64];
@@ -92,7 +98,8 @@ fn folded(dir: &Path, from_checkpoint: bool) -> SnapshotContents {
     fold.contents(learned, &[], AT)
 }
 
-/// Loads the log into a bounded selector and into an unbounded one, which then say the same of everything.
+/// Loads the log into a bounded selector and into an unbounded one, which then say the same of
+/// everything.
 fn check_with(dir: &Path, bounded: SelectorBuilder, what: &str) -> LoadReport {
     let all = unbounded();
     let expected = load(dir, &all, AT).unwrap();
@@ -100,7 +107,9 @@ fn check_with(dir: &Path, bounded: SelectorBuilder, what: &str) -> LoadReport {
     let few = bounded.keep_evicted(&journal).build().unwrap();
     let loaded = load(dir, &few, AT).unwrap();
     let facts = |of: &LoadReport| {
-        let LoadReport { last_seq, links, host_levels, host_pauses, importance, registered, .. } = of.clone();
+        let LoadReport {
+            last_seq, links, host_levels, host_pauses, importance, registered, ..
+        } = of.clone();
         (last_seq, links, host_levels, host_pauses, importance, registered)
     };
     assert_eq!(facts(&loaded), facts(&expected), "{what}");
@@ -116,8 +125,13 @@ fn check_with(dir: &Path, bounded: SelectorBuilder, what: &str) -> LoadReport {
     for site in (0..SITES).step_by(5) {
         let (url, context) = (url(site, site), SelectContext::first_attempt(AT));
         few.prefetch([&url]);
-        assert_eq!(few.select(&url, &context).unwrap(), all.select(&url, &context).unwrap(), "{what}: {url}");
-        let explained = |selector: &Selector| format!("{:?}", selector.explain(&url, &context).unwrap());
+        assert_eq!(
+            few.select(&url, &context).unwrap(),
+            all.select(&url, &context).unwrap(),
+            "{what}: {url}"
+        );
+        let explained =
+            |selector: &Selector| format!("{:?}", selector.explain(&url, &context).unwrap());
         assert_eq!(explained(&few), explained(&all), "{what}");
         let domain = url.host_str().unwrap();
         assert_eq!(few.ban_rate_at(domain, 90, AT), all.ban_rate_at(domain, 90, AT), "{what}");
@@ -172,19 +186,30 @@ fn a_start_reads_only_what_follows_the_checkpoint_and_knows_everything() {
     let dir = dir.path();
     let loaded = check(dir, "right after");
     let covered = covers_seq(dir).unwrap();
-    assert_eq!((loaded.replayed.entries, loaded.snapshot.map(|start| start.covers_seq)), (0, Some(covered)));
+    assert_eq!(
+        (loaded.replayed.entries, loaded.snapshot.map(|start| start.covers_seq)),
+        (0, Some(covered))
+    );
     for round in 1..4 {
         extend(dir, round * 5 * SITES..(round * 5 + 1) * SITES);
         let loaded = check(dir, "records after it");
         assert_eq!(loaded.replayed.entries, loaded.last_seq - covers_seq(dir).unwrap());
         assert!(loaded.replayed.entries > SITES as u64 / 4);
         let made = make(dir);
-        assert_eq!((made.records, made.replaced), (loaded.replayed.entries, None), "the next one goes on from it");
+        assert_eq!(
+            (made.records, made.replaced),
+            (loaded.replayed.entries, None),
+            "the next one goes on from it"
+        );
         assert_eq!(folded(dir, true), folded(dir, false));
     }
     let before = std::fs::read_dir(checkpoint_folder(dir)).unwrap().count();
     assert_eq!(make(dir).records, 0);
-    assert_eq!(std::fs::read_dir(checkpoint_folder(dir)).unwrap().count(), before, "nothing is written again");
+    assert_eq!(
+        std::fs::read_dir(checkpoint_folder(dir)).unwrap().count(),
+        before,
+        "nothing is written again"
+    );
     // Evidence that all fits into memory is there at once.
     let roomy = check_with(dir, builder(Some(10_000)), "with room for all");
     assert_eq!(roomy.replayed.entries, 0);
@@ -193,13 +218,17 @@ fn a_start_reads_only_what_follows_the_checkpoint_and_knows_everything() {
 #[test]
 fn a_session_that_ends_leaves_a_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
-    let session = || bounded().clock(Arc::new(Clock::fixed(AT))).journal(dir.path()).build().unwrap();
+    let session =
+        || bounded().clock(Arc::new(Clock::fixed(AT))).journal(dir.path()).build().unwrap();
     for round in 0..3 {
         let selector = session();
-        attempts(round * SITES..(round + 1) * SITES).for_each(|made| selector.record(made, AT).unwrap());
+        attempts(round * SITES..(round + 1) * SITES)
+            .for_each(|made| selector.record(made, AT).unwrap());
         assert!(selector.evicted_keys() > 100);
         selector.close().unwrap();
-        let left = std::fs::read_dir(dir.path().join("cold")).unwrap().map(|file| file.unwrap().file_name());
+        let left = std::fs::read_dir(dir.path().join("cold"))
+            .unwrap()
+            .map(|file| file.unwrap().file_name());
         assert_eq!(left.collect::<Vec<_>>(), ["LOCK"], "the next start has nothing to remove");
         assert_eq!(check(dir.path(), "a closed session").replayed.entries, 0);
     }
@@ -220,15 +249,21 @@ fn a_crash_at_any_step_and_damage_cost_no_more_than_time() {
     make(second.path());
     let (old, new) = (checkpoint_folder(first.path()), checkpoint_folder(second.path()));
     let files = |dir: &Path| -> Vec<String> {
-        let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let mut names: Vec<String> = names.filter(|name| name != "LOCK").collect();
         names.sort();
         names
     };
-    let state = |dir: &Path| files(dir).into_iter().find(|name| name.starts_with("state-")).unwrap();
-    let runs = |dir: &Path| files(dir).into_iter().filter(|name| name.starts_with("run-")).collect::<Vec<_>>();
+    let state =
+        |dir: &Path| files(dir).into_iter().find(|name| name.starts_with("state-")).unwrap();
+    let runs = |dir: &Path| {
+        files(dir).into_iter().filter(|name| name.starts_with("run-")).collect::<Vec<_>>()
+    };
     assert_ne!(state(&old), state(&new));
-    // Each case: what the folder of the first checkpoint gets from the second one, and whether a checkpoint then fits.
+    // Each case: what the folder of the first checkpoint gets from the second one, and whether a
+    // checkpoint then fits.
     let cases: Vec<(&str, Vec<String>)> = vec![
         ("nothing of the second", vec![]),
         ("its runs", runs(&new)),
@@ -244,7 +279,11 @@ fn a_crash_at_any_step_and_damage_cost_no_more_than_time() {
         assert!(loaded.snapshot.is_some(), "{what}: there is no need to read the whole log");
         assert_eq!(make(dir.path()).replaced, None, "{what}");
         assert_eq!(check(dir.path(), what).replayed.entries, 0);
-        assert!(files(&folder).iter().all(|name| !name.starts_with("tmp-")), "{what}: {:?}", files(&folder));
+        assert!(
+            files(&folder).iter().all(|name| !name.starts_with("tmp-")),
+            "{what}: {:?}",
+            files(&folder)
+        );
     }
     for name in files(&new) {
         for is_removed in [false, true] {
@@ -258,9 +297,16 @@ fn a_crash_at_any_step_and_damage_cost_no_more_than_time() {
                 std::fs::write(&file, bytes).unwrap();
             }
             let loaded = check(dir.path(), &name);
-            assert!(loaded.snapshot.is_none() && loaded.replayed.entries > 3 * SITES as u64 / 2, "{name}");
+            assert!(
+                loaded.snapshot.is_none() && loaded.replayed.entries > 3 * SITES as u64 / 2,
+                "{name}"
+            );
             let made = make(dir.path());
-            assert_eq!(made.replaced.is_some(), name != "MANIFEST" || !is_removed, "{name}: {made:?}");
+            assert_eq!(
+                made.replaced.is_some(),
+                name != "MANIFEST" || !is_removed,
+                "{name}: {made:?}"
+            );
             assert_eq!(check(dir.path(), &name).replayed.entries, 0);
         }
     }
@@ -278,7 +324,8 @@ fn a_checkpoint_of_another_log_is_not_used() {
         copy(&checkpoint_folder(ahead.path()), &checkpoint_folder(mixed.path()));
         mixed
     };
-    // A log that was brought back from a copy: it ends before the checkpoint, or goes on in another way.
+    // A log that was brought back from a copy: it ends before the checkpoint, or goes on in another
+    // way.
     let behind = with_log_of(dir.path());
     assert!(check(behind.path(), "a log that ends earlier").snapshot.is_none());
     assert!(make(behind.path()).replaced.is_some());
@@ -308,8 +355,8 @@ fn a_compaction_takes_the_checkpoint_along_or_ends_it() {
         let few = few.keep_evicted(&journal).build().unwrap();
         let loaded = load(dir.path(), &few, late).unwrap();
         load(dir.path(), &all, late).unwrap();
-        let restored =
-            checkpoint_folder(dir.path()).join(format!("state-{:016x}", loaded.snapshot.unwrap().covers_seq));
+        let restored = checkpoint_folder(dir.path())
+            .join(format!("state-{:016x}", loaded.snapshot.unwrap().covers_seq));
         assert_eq!(restored.exists(), fits);
         assert!(loaded.replayed.attempts > 0 && loaded.replayed.attempts < SITES as u64);
         let image = |selector: &Selector| super::cold_tests::image(selector, late);
@@ -335,8 +382,10 @@ fn changed_rules_read_the_log_and_changed_candidates_do_not() {
     let dir = dir.path();
     let with = |change: &dyn Fn(SelectorBuilder) -> SelectorBuilder| {
         let journal = open(dir);
-        let (few, all) =
-            (change(bounded()).keep_evicted(&journal).build().unwrap(), change(builder(None)).build().unwrap());
+        let (few, all) = (
+            change(bounded()).keep_evicted(&journal).build().unwrap(),
+            change(builder(None)).build().unwrap(),
+        );
         let (loaded, _) = (load(dir, &few, AT).unwrap(), load(dir, &all, AT).unwrap());
         let image = |selector: &Selector| super::cold_tests::image(selector, AT);
         assert_eq!(image(&few).difference(&image(&all)), None);
@@ -349,14 +398,20 @@ fn changed_rules_read_the_log_and_changed_candidates_do_not() {
     };
     assert!(with(&|builder| builder));
     assert!(!with(&|builder| builder.half_life_days(10.0)), "half-life");
-    assert!(!with(&|builder| builder.file_suffixes(FileSuffixes::default().page(".pdf").unwrap())), "file suffixes");
+    assert!(
+        !with(&|builder| builder.file_suffixes(FileSuffixes::default().page(".pdf").unwrap())),
+        "file suffixes"
+    );
     let in_another_order = |builder: SelectorBuilder| {
         let fetcher = |name: &str| FetcherSpec::by_name(name);
         let names = ["mine", FETCHERS[2], FETCHERS[0], "other", FETCHERS[1]];
         names.into_iter().fold(builder, |builder, name| builder.fetcher(fetcher(name)))
     };
     assert!(with(&in_another_order), "the order of fetchers, and new ones");
-    assert!(!with(&|builder| builder.fetcher(FetcherSpec::new(FETCHERS[0], Class::Archive))), "the kind of a fetcher");
+    assert!(
+        !with(&|builder| builder.fetcher(FetcherSpec::new(FETCHERS[0], Class::Archive))),
+        "the kind of a fetcher"
+    );
     make(dir);
     check(dir, "as before");
 }
@@ -420,8 +475,10 @@ fn background_maintenance_makes_one_when_it_is_due() {
     (options.compact_threshold, options.check_interval) = (None, Duration::from_millis(1));
     options.checkpoint_after = Some(SITES as u64 / 4);
     let (blank, clock) = (|| bounded().build(), Arc::new(Clock::fixed(AT)));
-    let background =
-        BackgroundMaintenance::start(dir.path(), options, clock, blank, |event| panic!("{event:?}")).unwrap();
+    let background = BackgroundMaintenance::start(dir.path(), options, clock, blank, |event| {
+        panic!("{event:?}")
+    })
+    .unwrap();
     while covers_seq(dir.path()) == before {
         std::thread::yield_now();
     }

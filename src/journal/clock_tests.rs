@@ -1,7 +1,7 @@
 //! Tests of snapshots and compactions under clocks that are wrong, jump, and are put right.
 //!
-//! The story: a snapshot that was taken under a clock of 1970 held infinite weights, which no release could read. Every
-//! command ended with exit code 3 from then on.
+//! The story: a snapshot that was taken under a clock of 1970 held infinite weights, which no
+//! release could read. Every command ended with exit code 3 from then on.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,18 +46,34 @@ fn crawl(dir: &Path, half_life_days: f64, clock: Timestamp, n: usize) {
     }
 }
 
-/// Asserts that the log can be read under this clock, with finite weights and each of `recorded` attempts counted.
+/// Asserts that the log can be read under this clock, with finite weights and each of `recorded`
+/// attempts counted.
 fn assert_readable(dir: &Path, half_life_days: f64, clock: Timestamp, recorded: u64) {
     let selector = blank(half_life_days, clock);
     load(dir, &selector, clock).unwrap_or_else(|error| panic!("under {clock:?}: {error}"));
     for site in 0..3 {
-        let weights = selector.weights(("domain", &format!("e{site}.org")), ContentKind::Page, "playwright", clock);
-        let all = [weights.success, weights.total, weights.blocked, weights.recent_total, weights.alert_total];
+        let weights = selector.weights(
+            ("domain", &format!("e{site}.org")),
+            ContentKind::Page,
+            "playwright",
+            clock,
+        );
+        let all = [
+            weights.success,
+            weights.total,
+            weights.blocked,
+            weights.recent_total,
+            weights.alert_total,
+        ];
         assert!(all.iter().all(|weight| weight.is_finite()), "under {clock:?}: {weights:?}");
-        assert!(weights.success <= weights.total && weights.blocked <= weights.total, "under {clock:?}: {weights:?}");
+        assert!(
+            weights.success <= weights.total && weights.blocked <= weights.total,
+            "under {clock:?}: {weights:?}"
+        );
     }
     let mut fold = Fold::begin(FoldStart::newest(dir).unwrap(), selector.learned(), clock);
-    fold.advance(dir, blank(half_life_days, clock).learned(), u64::MAX, clock, &mut |_| {}).unwrap();
+    fold.advance(dir, blank(half_life_days, clock).learned(), u64::MAX, clock, &mut |_| {})
+        .unwrap();
     let mut counted = 0;
     fold.outcome_counts.for_each(|_, _, attempts| counted += attempts);
     assert_eq!(counted, recorded, "attempts counted under {clock:?}");
@@ -70,8 +86,15 @@ fn is_put_off(error: &JournalError) -> bool {
 
 /// Takes a snapshot, which an implausible clock may put off.
 fn try_snapshot(dir: &Path, half_life_days: f64, clock: Timestamp, trust_clock: bool) -> bool {
-    let options = maintenance::SnapshotOptions { trust_clock, ..maintenance::SnapshotOptions::default() };
-    match maintenance::snapshot_with(dir, &blank(half_life_days, clock), &options, clock, &mut |_, _| {}) {
+    let options =
+        maintenance::SnapshotOptions { trust_clock, ..maintenance::SnapshotOptions::default() };
+    match maintenance::snapshot_with(
+        dir,
+        &blank(half_life_days, clock),
+        &options,
+        clock,
+        &mut |_, _| {},
+    ) {
         Ok(_) => true,
         Err(error) if is_put_off(&error) && !trust_clock => false,
         Err(error) => panic!("under {clock:?}: {error}"),
@@ -79,10 +102,17 @@ fn try_snapshot(dir: &Path, half_life_days: f64, clock: Timestamp, trust_clock: 
 }
 
 /// Compacts, which an implausible clock may put off.
-fn try_compact(dir: &Path, half_life_days: f64, clock: Timestamp, trust_clock: bool, keep: Option<u64>) {
+fn try_compact(
+    dir: &Path,
+    half_life_days: f64,
+    clock: Timestamp,
+    trust_clock: bool,
+    keep: Option<u64>,
+) {
     let mut options = maintenance::CompactOptions::default();
     (options.trust_clock, options.keep_bytes) = (trust_clock, keep);
-    match maintenance::compact(dir, &blank(half_life_days, clock), &options, clock, &mut |_, _| {}) {
+    match maintenance::compact(dir, &blank(half_life_days, clock), &options, clock, &mut |_, _| {})
+    {
         Ok(_) => {}
         Err(error) if is_put_off(&error) && !trust_clock => {}
         Err(error) => panic!("under {clock:?}: {error}"),
@@ -124,8 +154,8 @@ fn steps() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..Default::default() })]
 
-    /// Under any clocks, from 1970 to 9999 and with jumps in both directions, a log can always be read and counts every
-    /// attempt.
+    /// Under any clocks, from 1970 to 9999 and with jumps in both directions, a log can always be
+    /// read and counts every attempt.
     #[test]
     fn a_log_stays_readable_and_whole_under_any_clocks(
         half_life_days in prop_oneof![Just(7.0), Just(30.0), Just(365.0), 7.0..365.0f64],
@@ -214,7 +244,11 @@ fn repair_sets_a_snapshot_aside_that_cannot_be_decoded() {
     let dir = dir.path();
     crawl_with_broken_snapshot(dir);
     let looked = maintenance::repair(dir, maintenance::RepairOptions::default()).unwrap();
-    assert_eq!((looked.damage.len(), looked.remaining.len(), looked.quarantined.len()), (1, 1, 1), "{looked:?}");
+    assert_eq!(
+        (looked.damage.len(), looked.remaining.len(), looked.quarantined.len()),
+        (1, 1, 1),
+        "{looked:?}"
+    );
     let repaired = maintenance::repair(dir, maintenance::RepairOptions::salvaging()).unwrap();
     assert!(repaired.remaining.is_empty() && repaired.quarantined.len() == 1, "{repaired:?}");
     assert!(maintenance::verify(dir, &mut |_, _| {}).unwrap().is_sound());
@@ -262,7 +296,10 @@ fn what_is_known_survives_a_start_in_1970() {
     for clock in [board, TRUTH] {
         let weights = weights_at(clock);
         let same = |a: f64, b: f64| (a - b).abs() < 1e-3 * b;
-        assert!(same(weights.total, known.total) && same(weights.alert_total, known.alert_total), "{weights:?}");
+        assert!(
+            same(weights.total, known.total) && same(weights.alert_total, known.alert_total),
+            "{weights:?}"
+        );
     }
     assert!(try_snapshot(dir, 30.0, after(1), false), "the clock is right again");
     assert_readable(dir, 30.0, TRUTH, 39);

@@ -1,9 +1,11 @@
 //! One entry of the evidence as bytes, which leaves memory and comes back.
 //!
-//! Owns: the layout of these bytes. Fetchers and signals are numbers in them, which mean nothing without the table of
-//! fetchers and the table of signals that they were written with. One release reads them.
+//! Owns: the layout of these bytes. Fetchers and signals are numbers in them, which mean nothing
+//! without the table of fetchers and the table of signals that they were written with. One release
+//! reads them.
 //!
-//! Invariants: an entry comes back equal to the bit, except for the order of its cells. Any bytes decode or are rejected.
+//! Invariants: an entry comes back equal to the bit, except for the order of its cells. Any bytes
+//! decode or are rejected.
 //!
 //! Must not know: where the bytes are kept, and when.
 
@@ -27,8 +29,8 @@ mod has {
     pub(super) const DAYS: u8 = 1 << 5;
 }
 
-/// The bits of a tag above the part and the fetcher: the level, and whether it is about files. The bit above them is set
-/// in each tag.
+/// The bits of a tag above the part and the fetcher: the level, and whether it is about files. The
+/// bit above them is set in each tag.
 const FORM_SHIFT: u32 = 60;
 const PART_AND_FETCHER: u64 = (1 << FORM_SHIFT) - 1;
 const CLAIMED: u64 = 1 << 63;
@@ -42,18 +44,20 @@ fn unpack_tag(packed: u64) -> Option<u64> {
     (packed < 1 << 63).then_some(packed >> 3 | (packed & 7) << FORM_SHIFT | CLAIMED)
 }
 
-/// Appends the bytes of an entry that nobody writes to. Returns false, and appends nothing of use, if it has a weight
-/// that is not finite.
+/// Appends the bytes of an entry that nobody writes to. Returns false, and appends nothing of use,
+/// if it has a weight that is not finite.
 pub(super) fn encode_entry(entry: &Entry, fetchers: &FetcherNumbers, out: &mut Vec<u8>) -> bool {
     let (signals, site_signals) = (entry.signals.bits(), entry.site_signals.bits());
     let (site, days) = (entry.site(), entry.days().all());
     let paused = entry.paused_until().map_or(0, Timestamp::as_millis);
     let words = [(has::SIGNALS, signals), (has::SITE_SIGNALS, site_signals), (has::SITE, site)];
-    let words = || words.into_iter().chain([(has::PAUSE, paused as u64)]).filter(|(_, word)| *word != 0);
+    let words =
+        || words.into_iter().chain([(has::PAUSE, paused as u64)]).filter(|(_, word)| *word != 0);
     let (mut cells, mut breakers) = (0, 0);
     entry.each_cell(|_, _, _| cells += 1);
     entry.each_breaker(|_, _| breakers += 1);
-    let lists = if breakers > 0 { has::BREAKERS } else { 0 } | if days.is_empty() { 0 } else { has::DAYS };
+    let lists =
+        if breakers > 0 { has::BREAKERS } else { 0 } | if days.is_empty() { 0 } else { has::DAYS };
     out.push(words().fold(lists, |flags, (flag, _)| flags | flag));
     // Relaxed here and in what is called: the caller has synchronized with all who wrote.
     put_varint(out, u64::from(entry.attempts.load(Ordering::Relaxed)));
@@ -63,7 +67,12 @@ pub(super) fn encode_entry(entry: &Entry, fetchers: &FetcherNumbers, out: &mut V
     entry.each_cell(|group, fetcher, cell| {
         let raw = cell.raw();
         is_whole &= is_finite(&raw);
-        put_cell(out, pack_tag(Entry::join_tag(group, u64::from(fetchers.number(fetcher)))), &raw, &before);
+        put_cell(
+            out,
+            pack_tag(Entry::join_tag(group, u64::from(fetchers.number(fetcher)))),
+            &raw,
+            &before,
+        );
         before = raw;
     });
     if breakers > 0 {
@@ -140,7 +149,8 @@ mod tests {
         let (mut cells, mut breakers) = (Vec::new(), Vec::new());
         let bits = |raw: RawCounts| {
             let wide = [raw.success, raw.total, raw.blocked, raw.duration].map(f64::to_bits);
-            let single = [raw.recent_success, raw.recent_total, raw.alert_success, raw.alert_total].map(f32::to_bits);
+            let single = [raw.recent_success, raw.recent_total, raw.alert_success, raw.alert_total]
+                .map(f32::to_bits);
             (wide, single, raw.newest_s, raw.attempts, raw.marks)
         };
         entry.each_cell(|group, fetcher, cell| {
@@ -148,7 +158,8 @@ mod tests {
         });
         cells.sort_unstable();
         entry.each_breaker(|fetcher, breaker| breakers.push((fetcher, breaker)));
-        let words = (entry.signals.bits(), entry.site_signals.bits(), entry.site(), entry.paused_until());
+        let words =
+            (entry.signals.bits(), entry.site_signals.bits(), entry.site(), entry.paused_until());
         let attempts = entry.attempts.load(Ordering::Relaxed);
         let is_plain = (entry.may_be_shared(), entry.has_breakers());
         (cells, breakers, words, attempts, entry.days().all(), is_plain)
@@ -187,28 +198,48 @@ mod tests {
     }
 
     fn entry() -> impl Strategy<Value = Entry> {
-        let level = prop_oneof![Just(Level::Own), Just(Level::Path), Just(Level::Suffix), Just(Level::Site)];
+        let level = prop_oneof![
+            Just(Level::Own),
+            Just(Level::Path),
+            Just(Level::Suffix),
+            Just(Level::Site)
+        ];
         let part = prop_oneof![Just(0u64), Just(1 << 16), any::<u64>()];
         let cell = (level, any::<bool>(), part, 0u16..4096, raw());
         let words = (any::<u64>(), any::<u64>(), any::<u64>(), prop_oneof![Just(0), any::<i64>()]);
-        let counts = (vec((0u16..4096, any::<u8>(), 0i64..1 << 44), 0..9), vec((20_000u16..20_060, 1u32..9), 0..30));
-        (vec(cell, 0..40), counts, words, any::<u32>()).prop_map(|(cells, (breakers, days), words, attempts)| {
-            let entry = Entry::default();
-            for (level, is_file, part, fetcher, raw) in cells {
-                let kind = if is_file { ContentKind::File } else { ContentKind::Page };
-                entry.claim(Group::new(level, kind, part), FetcherId(fetcher)).unwrap().restore(&raw);
-            }
-            for (fetcher, blocks, last) in breakers {
-                entry.set_breaker(FetcherId(fetcher), Breaker { blocks, last: Timestamp::from_millis(last) });
-            }
-            days.into_iter().for_each(|(day, attempts)| entry.days().add(Day { day, attempts, banned: attempts / 2 }));
-            entry.signals.restore(words.0);
-            entry.site_signals.restore(words.1);
-            entry.set_site(words.2);
-            entry.set_paused_until(Some(words.3).filter(|ms| *ms != 0).map(Timestamp::from_millis));
-            entry.attempts.store(attempts, Ordering::Relaxed);
-            entry
-        })
+        let counts = (
+            vec((0u16..4096, any::<u8>(), 0i64..1 << 44), 0..9),
+            vec((20_000u16..20_060, 1u32..9), 0..30),
+        );
+        (vec(cell, 0..40), counts, words, any::<u32>()).prop_map(
+            |(cells, (breakers, days), words, attempts)| {
+                let entry = Entry::default();
+                for (level, is_file, part, fetcher, raw) in cells {
+                    let kind = if is_file { ContentKind::File } else { ContentKind::Page };
+                    entry
+                        .claim(Group::new(level, kind, part), FetcherId(fetcher))
+                        .unwrap()
+                        .restore(&raw);
+                }
+                for (fetcher, blocks, last) in breakers {
+                    entry.set_breaker(
+                        FetcherId(fetcher),
+                        Breaker { blocks, last: Timestamp::from_millis(last) },
+                    );
+                }
+                days.into_iter().for_each(|(day, attempts)| {
+                    entry.days().add(Day { day, attempts, banned: attempts / 2 })
+                });
+                entry.signals.restore(words.0);
+                entry.site_signals.restore(words.1);
+                entry.set_site(words.2);
+                entry.set_paused_until(
+                    Some(words.3).filter(|ms| *ms != 0).map(Timestamp::from_millis),
+                );
+                entry.attempts.store(attempts, Ordering::Relaxed);
+                entry
+            },
+        )
     }
 
     fn runner() -> TestRunner {
@@ -235,7 +266,10 @@ mod tests {
             let mut bytes = Vec::new();
             encode_entry(&entry, &FetcherNumbers::default(), &mut bytes);
             let place = place.index(bytes.len());
-            prop_assert!(decode_entry(&bytes[..place], &FetcherNumbers::default()).is_none(), "a part is no entry");
+            prop_assert!(
+                decode_entry(&bytes[..place], &FetcherNumbers::default()).is_none(),
+                "a part is no entry"
+            );
             bytes[place] = byte;
             let _ = decode_entry(&bytes, &FetcherNumbers::default());
             Ok(())

@@ -57,7 +57,9 @@ impl ColdTier for MemoryTier {
 
     fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry)) -> io::Result<()> {
         let copies = self.copies.lock().unwrap().clone();
-        copies.iter().for_each(|(key, bytes)| f(*key, decode_entry(bytes, &FetcherNumbers::default()).unwrap()));
+        copies.iter().for_each(|(key, bytes)| {
+            f(*key, decode_entry(bytes, &FetcherNumbers::default()).unwrap())
+        });
         Ok(())
     }
 
@@ -96,7 +98,8 @@ pub(super) fn url(site: usize, page: usize) -> Url {
 pub(super) fn attempt(number: usize, sites: usize) -> Attempt {
     let random = xxh3_64(&number.to_le_bytes()) as usize;
     let at = NOW.saturating_add(Duration::from_secs(20 * number as u64));
-    let mut made = Attempt::new(&url(random % sites, random >> 20), FETCHERS[(random >> 32) % 3], at).unwrap();
+    let mut made =
+        Attempt::new(&url(random % sites, random >> 20), FETCHERS[(random >> 32) % 3], at).unwrap();
     match random >> 40 & 7 {
         0 => made.failed(ErrorKind::Blocked403),
         1 => made.failed(ErrorKind::Timeout),
@@ -122,7 +125,11 @@ fn decisions_and_snapshots_are_those_of_an_unbounded_selector() {
         few.record(made.clone(), at).unwrap();
         all.record(made, at).unwrap();
         let keys = few.key_count();
-        assert!(keys <= sites / 100 + 4, "{number}: {keys}, {:?}", few.learned().evidence.cold_counts());
+        assert!(
+            keys <= sites / 100 + 4,
+            "{number}: {keys}, {:?}",
+            few.learned().evidence.cold_counts()
+        );
     }
     let now = NOW.saturating_add(Duration::from_secs(20 * 4 * sites as u64));
     assert!(few.evicted_keys() > 4 * sites as u64, "{}", few.evicted_keys());
@@ -138,10 +145,15 @@ fn decisions_and_snapshots_are_those_of_an_unbounded_selector() {
         for page in 0..4 {
             let (url, context) = (url(site, page), SelectContext::first_attempt(now));
             few.prefetch([&url]);
-            assert_eq!(few.select(&url, &context).unwrap(), all.select(&url, &context).unwrap(), "{url}");
+            assert_eq!(
+                few.select(&url, &context).unwrap(),
+                all.select(&url, &context).unwrap(),
+                "{url}"
+            );
         }
         let (url, context) = (url(site, 1), SelectContext::first_attempt(now));
-        let explained = |selector: &Selector| format!("{:?}", selector.explain(&url, &context).unwrap());
+        let explained =
+            |selector: &Selector| format!("{:?}", selector.explain(&url, &context).unwrap());
         assert_eq!(explained(&few), explained(&all));
         let domain = url.host_str().unwrap();
         assert_eq!(few.ban_rate_at(domain, 90, now), all.ban_rate_at(domain, 90, now));
@@ -157,13 +169,18 @@ fn retractions_and_pauses_reach_what_was_evicted() {
     let past = |site: usize| NOW.saturating_add(Duration::from_secs(site as u64));
     for selector in [&few, &all] {
         attempts.iter().for_each(|made| selector.observe(made));
-        (0..sites)
-            .step_by(3)
-            .for_each(|site| selector.set_host_pause(url(site, 0).host_str().unwrap(), Some(past(site))));
+        (0..sites).step_by(3).for_each(|site| {
+            selector.set_host_pause(url(site, 0).host_str().unwrap(), Some(past(site)))
+        });
         attempts.iter().for_each(|made| selector.observe(made));
         let learned = selector.learned();
-        attempts.iter().step_by(2).for_each(|made| learned.evidence.retract(made, &learned.registry, true));
-        (0..sites).step_by(5).for_each(|site| learned.evidence.forget_domain(url(site, 0).host_str().unwrap()));
+        attempts
+            .iter()
+            .step_by(2)
+            .for_each(|made| learned.evidence.retract(made, &learned.registry, true));
+        (0..sites)
+            .step_by(5)
+            .for_each(|site| learned.evidence.forget_domain(url(site, 0).host_str().unwrap()));
     }
     let now = NOW.saturating_add(Duration::from_secs(20 * 4 * sites as u64));
     assert_eq!(image(&few, now), image(&all, now));
@@ -176,20 +193,26 @@ fn retractions_and_pauses_reach_what_was_evicted() {
     }
 }
 
-/// All attempts have one time and one weight, so that the sums of their weights do not depend on their order.
+/// All attempts have one time and one weight, so that the sums of their weights do not depend on
+/// their order.
 #[test]
 fn no_attempt_is_lost_between_threads_that_evict_each_others_keys() {
     // With 2048 keys there are two pools.
     for (max_keys, sites, threads) in [(64, 640, 1), (64, 640, 4), (2048, 6000, 4)] {
         let ((few, _dir), all) = (bounded(max_keys), unbounded());
-        let made = |number: usize| Attempt { attempted_at: NOW, weight: 1.0, ..attempt(number, sites) };
+        let made =
+            |number: usize| Attempt { attempted_at: NOW, weight: 1.0, ..attempt(number, sites) };
         let total = 3 * sites;
         (0..total).for_each(|number| all.observe(&made(number)));
         let is_done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let few = &few;
             let writers: Vec<_> = (0..threads)
-                .map(|thread| scope.spawn(move || (thread..total).step_by(threads).for_each(|n| few.observe(&made(n)))))
+                .map(|thread| {
+                    scope.spawn(move || {
+                        (thread..total).step_by(threads).for_each(|n| few.observe(&made(n)))
+                    })
+                })
                 .collect();
             // Readers bring entries back, and take images meanwhile.
             scope.spawn(|| {
@@ -201,7 +224,8 @@ fn no_attempt_is_lost_between_threads_that_evict_each_others_keys() {
                     }
                 }
             });
-            let joined: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+            let joined: Vec<_> =
+                writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
             is_done.store(true, Ordering::Relaxed);
             assert!(joined.iter().all(Result::is_ok));
         });
@@ -210,7 +234,14 @@ fn no_attempt_is_lost_between_threads_that_evict_each_others_keys() {
         assert_eq!((few.entries.len(), &few.days), (all.entries.len(), &all.days));
         for (own, other) in few.cells.iter().zip(&all.cells) {
             let sums = |of: &crate::evidence::evidence_snapshot::CellRow| {
-                (of.tag, of.raw.total, of.raw.success, of.raw.blocked, of.raw.duration, of.raw.attempts)
+                (
+                    of.tag,
+                    of.raw.total,
+                    of.raw.success,
+                    of.raw.blocked,
+                    of.raw.duration,
+                    of.raw.attempts,
+                )
             };
             assert_eq!(sums(own), sums(other));
         }
@@ -248,8 +279,11 @@ fn a_restart_a_snapshot_and_a_compaction_have_what_left_memory() {
     };
     let (mut live, journal) = open();
     live.set_sink(Box::new(Arc::new(journal)));
-    // The threads of a load take turns at what sites have in common, and some of that depends on the order.
-    let attempts = (0..3 * sites).map(|number| attempt(number, sites)).filter(|made| !made.url.contains("github.io"));
+    // The threads of a load take turns at what sites have in common, and some of that depends on
+    // the order.
+    let attempts = (0..3 * sites)
+        .map(|number| attempt(number, sites))
+        .filter(|made| !made.url.contains("github.io"));
     for made in attempts {
         let at = made.attempted_at;
         live.record(made, at).unwrap();
@@ -276,7 +310,8 @@ fn a_restart_a_snapshot_and_a_compaction_have_what_left_memory() {
     let done = compact(dir.path(), &blank(), &options, now, &mut |_, _| {}).unwrap();
     assert!(done.attempts.1 < done.attempts.0, "{done:?}");
     check("a compaction");
-    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| name != "cold-maintenance"), "{left:?}");
 }
 
@@ -289,7 +324,14 @@ fn a_decision_alone_brings_nothing_back() {
     let context = SelectContext::first_attempt(NOW);
     (0..100).for_each(|site| drop(few.select(&url(site, 0), &context)));
     assert_eq!(few.learned().evidence.cold_counts(), before);
-    let weights = |site| few.weights(("domain", url(site, 0).host_str().unwrap()), ContentKind::Page, FETCHERS[0], NOW);
+    let weights = |site| {
+        few.weights(
+            ("domain", url(site, 0).host_str().unwrap()),
+            ContentKind::Page,
+            FETCHERS[0],
+            NOW,
+        )
+    };
     assert!((0..100).filter(|site| weights(*site).total > 0.0).count() > 50);
     assert!(few.learned().evidence.cold_counts().brought_back > before.brought_back);
 }

@@ -2,8 +2,8 @@
 //!
 //! Owns: the folders, and the thread that merges the files of one.
 //!
-//! Invariants: the folder of a process begins empty, because the log fills it again, or a checkpoint from another folder
-//! does. Nobody who records or decides waits for a merge.
+//! Invariants: the folder of a process begins empty, because the log fills it again, or a
+//! checkpoint from another folder does. Nobody who records or decides waits for a merge.
 //!
 //! Must not know: which entries leave memory, and when a checkpoint fits.
 
@@ -33,19 +33,22 @@ const FOLDER: &str = "cold";
 const CHECKPOINT_FOLDER: &str = "cold-checkpoint";
 /// Folder of maintenance, while it works.
 const MAINTENANCE_FOLDER: &str = "cold-maintenance";
-/// Bytes of a buffer for each entry that is written before the thread looks for buffers to write and files to merge: fewer
-/// than fill a buffer.
+/// Bytes of a buffer for each entry that is written before the thread looks for buffers to write
+/// and files to merge: fewer than fill a buffer.
 const BUFFER_BYTES_PER_STEP: usize = 256;
-/// Bytes of a buffer for each key in memory. Four buffers then take about half of what the keys do, at most.
+/// Bytes of a buffer for each key in memory. Four buffers then take about half of what the keys do,
+/// at most.
 const BUFFER_BYTES_PER_KEY: usize = 64;
 const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
-/// Longest wait for the process before: it may have closed its journal a moment earlier than this folder.
+/// Longest wait for the process before: it may have closed its journal a moment earlier than this
+/// folder.
 const LOCKED_FOR: Duration = Duration::from_secs(5);
 
 impl SelectorBuilder {
-    /// Keeps the evidence that [`max_keys`](SelectorBuilder::max_keys) evicts on disk, in the folder `cold` of the
-    /// journal's directory. Without this it is forgotten. Load the journal into the selector afterwards: the folder is
-    /// emptied, and the load fills it again, from the last [checkpoint](super::maintenance::checkpoint()) if there is one.
+    /// Keeps the evidence that [`max_keys`](SelectorBuilder::max_keys) evicts on disk, in the
+    /// folder `cold` of the journal's directory. Without this it is forgotten. Load the journal
+    /// into the selector afterwards: the folder is emptied, and the load fills it again, from the
+    /// last [checkpoint](super::maintenance::checkpoint()) if there is one.
     /// [`journal`](SelectorBuilder::journal) does both.
     ///
     /// Without a limit on keys it does nothing.
@@ -66,7 +69,8 @@ pub(super) fn keep_evicted(dir: &Path, learned: &Learned) -> Result<(), JournalE
 pub(super) struct MaintenanceFolder(PathBuf);
 
 impl MaintenanceFolder {
-    /// Keeps what `learned` evicts in a folder of the data directory `dir`, whose lock for maintenance is held.
+    /// Keeps what `learned` evicts in a folder of the data directory `dir`, whose lock for
+    /// maintenance is held.
     pub(super) fn keep_evicted(dir: &Path, learned: &Learned) -> Result<Self, JournalError> {
         let folder = Self(dir.join(MAINTENANCE_FOLDER));
         keep_in(&folder.0, learned)?;
@@ -86,7 +90,9 @@ fn keep_in(dir: &Path, learned: &Learned) -> Result<(), JournalError> {
     let options = options(max_keys);
     let store = open(dir, &options).map_err(unusable)?;
     store.clear();
-    learned.evidence.keep_evicted_in(Box::new(StoreTier::start(store, &options, true).map_err(unusable)?));
+    learned
+        .evidence
+        .keep_evicted_in(Box::new(StoreTier::start(store, &options, true).map_err(unusable)?));
     Ok(())
 }
 
@@ -95,12 +101,14 @@ pub(super) fn checkpoint_folder(dir: &Path) -> PathBuf {
     dir.join(CHECKPOINT_FOLDER)
 }
 
-/// Opens the store of the checkpoint of the data directory `dir`. Waits for a process that is about to close it.
+/// Opens the store of the checkpoint of the data directory `dir`. Waits for a process that is about
+/// to close it.
 pub(super) fn open_checkpoint(dir: &Path) -> Result<ColdStore, ColdError> {
     open(&checkpoint_folder(dir), &ColdOptions::default())
 }
 
-/// Keeps what `learned` evicts in the store of a checkpoint, which has the entries of `inherited` keys.
+/// Keeps what `learned` evicts in the store of a checkpoint, which has the entries of `inherited`
+/// keys.
 pub(super) fn keep_in_checkpoint(
     store: ColdStore,
     learned: &Learned,
@@ -161,7 +169,8 @@ impl StoreTier {
         let entries_per_step = (options.buffer_bytes / BUFFER_BYTES_PER_STEP) as u64;
         let (store, (wake, woken)) = (Arc::new(store), sync_channel(1));
         let merged = Arc::clone(&store);
-        let thread = Builder::new().name("fetchwise-cold".to_owned()).spawn(move || merge(&merged, &woken));
+        let thread =
+            Builder::new().name("fetchwise-cold".to_owned()).spawn(move || merge(&merged, &woken));
         let thread = thread.map_err(|source| ColdError::Io {
             action: "start a thread for",
             path: PathBuf::from(FOLDER),
@@ -169,7 +178,16 @@ impl StoreTier {
         })?;
         let (written, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
         let (wake, thread) = (Some(wake), Some(thread));
-        Ok(Self { store, fetchers: OnceLock::new(), written, entries_per_step, has_failed, is_scratch, wake, thread })
+        Ok(Self {
+            store,
+            fetchers: OnceLock::new(),
+            written,
+            entries_per_step,
+            has_failed,
+            is_scratch,
+            wake,
+            thread,
+        })
     }
 
     /// Begins with the entries of a checkpoint. Its store may be closed afterwards.
@@ -184,7 +202,11 @@ impl StoreTier {
     }
 
     /// Merges what is due, then makes what was put until now durable, under this tag.
-    pub(super) fn checkpoint(&self, tag: &[u8], throttle: Option<&Throttle>) -> Result<(), JournalError> {
+    pub(super) fn checkpoint(
+        &self,
+        tag: &[u8],
+        throttle: Option<&Throttle>,
+    ) -> Result<(), JournalError> {
         while self.store.maintain().map_err(unusable)? {
             if throttle.is_some_and(|throttle| !throttle.checkpoint()) {
                 return Err(LogError::Stopped.into());
@@ -212,7 +234,8 @@ fn merge(store: &ColdStore, woken: &Receiver<()>) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    // Entries that no longer fit into memory are counted by who writes them. The next step tries again.
+                    // Entries that no longer fit into memory are counted by who writes them. The
+                    // next step tries again.
                     crate::trace::cold_tier_failed("merge", &error);
                     break;
                 }

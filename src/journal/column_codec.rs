@@ -1,7 +1,7 @@
 //! Plain little-endian columns, which the sections of a snapshot consist of.
 //!
-//! Invariants: a written column reads back unchanged. Any bytes decode or are rejected, and decoding allocates no more
-//! than their length.
+//! Invariants: a written column reads back unchanged. Any bytes decode or are rejected, and
+//! decoding allocates no more than their length.
 //!
 //! Must not know: what a column means.
 
@@ -51,7 +51,8 @@ impl<'b> ColumnReader<'b> {
     pub(super) fn open(bytes: &'b [u8]) -> Option<Self> {
         let (rows, rest) = bytes.split_first_chunk()?;
         let rows = usize::try_from(u64::from_le_bytes(*rows)).ok()?;
-        // Each row takes at least one byte. This rejects a larger number of rows before anything is allocated for it.
+        // Each row takes at least one byte. This rejects a larger number of rows before anything is
+        // allocated for it.
         (rows <= bytes.len()).then_some(Self { rows, rest })
     }
 

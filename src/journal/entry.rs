@@ -13,7 +13,10 @@ use fetchwise_types::time::Timestamp;
 /// Recorded entry.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-#[allow(clippy::large_enum_variant, reason = "nearly all entries are attempts, and each is handed on at once")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all entries are attempts, and each is handed on at once"
+)]
 pub enum Entry {
     /// An attempt.
     Attempt(Attempt),
@@ -73,7 +76,8 @@ pub struct HostEntry {
     pub at: Timestamp,
 }
 
-/// Persisted pace of a host, a site or an address as of a time. Only `pace` knows what the bytes mean.
+/// Persisted pace of a host, a site or an address as of a time. Only `pace` knows what the bytes
+/// mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaceEntry {
     /// Level: 0 for a host, 1 for a site, 2 for an address.
@@ -120,10 +124,15 @@ impl FetcherEntry {
         Self { name: spec.name.to_string(), class: spec.class, cost: spec.cost, at }
     }
 
-    /// Returns the fetcher with the defaults of its class. A cost that no selector would take counts as missing.
+    /// Returns the fetcher with the defaults of its class. A cost that no selector would take
+    /// counts as missing.
     pub fn spec(&self) -> FetcherSpec {
         let known = FetcherSpec::by_name(&self.name);
-        let spec = if known.class == self.class { known } else { FetcherSpec::new(&self.name, self.class) };
+        let spec = if known.class == self.class {
+            known
+        } else {
+            FetcherSpec::new(&self.name, self.class)
+        };
         if self.cost.is_finite() && self.cost > 0.0 { spec.cost(self.cost) } else { spec }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Owns: the layout of a group, which `log/FORMAT.md` describes.
 //!
-//! Invariants: an encoded group decodes to the same rows, to the bit. Any bytes decode or are rejected.
+//! Invariants: an encoded group decodes to the same rows, to the bit. Any bytes decode or are
+//! rejected.
 //!
 //! Must not know: sections, files.
 
@@ -10,13 +11,16 @@ use fetchwise_log::{get_varint, put_varint};
 
 use crate::evidence::daily_block_counts::Day;
 use crate::evidence::decayed_counts::RawCounts;
-use crate::evidence::evidence_snapshot::{BreakerRow, CellRow, DayRow, EntryAddress, EntryRow, EvidenceSnapshot, take};
+use crate::evidence::evidence_snapshot::{
+    BreakerRow, CellRow, DayRow, EntryAddress, EntryRow, EvidenceSnapshot, take,
+};
 use crate::evidence::snapshot_groups::GROUP_ENTRIES;
 use fetchwise_types::time::Timestamp;
 
 /// Bits of a cell's tag that are the fetcher's number.
 const FETCHER_BITS: u32 = 12;
-/// Places of the tags that were written last, by their hash. A tag that is not among them is written again.
+/// Places of the tags that were written last, by their hash. A tag that is not among them is
+/// written again.
 const RECENT_TAGS: usize = 1 << 12;
 
 /// How a number of a cell is stored: two bits for each.
@@ -66,17 +70,22 @@ pub(super) struct EncodedGroup {
 
 /// Returns the groups of an image, each of entries of one place.
 pub(super) fn encode_groups(image: &EvidenceSnapshot) -> Vec<EncodedGroup> {
-    let (mut cells, mut breakers, mut days) = (&image.cells[..], &image.breakers[..], &image.days[..]);
+    let (mut cells, mut breakers, mut days) =
+        (&image.cells[..], &image.breakers[..], &image.days[..]);
     let places = image.entries.chunk_by(|a, b| a.address.kind == b.address.kind);
     let parts: Vec<&[EntryRow]> = places.flat_map(|place| place.chunks(GROUP_ENTRIES)).collect();
-    let mut rows = EvidenceSnapshot { fetchers: image.fetchers.clone(), ..EvidenceSnapshot::default() };
+    let mut rows =
+        EvidenceSnapshot { fetchers: image.fetchers.clone(), ..EvidenceSnapshot::default() };
     let mut groups: Vec<EncodedGroup> = Vec::with_capacity(parts.len());
     for part in parts {
         rows.clear_rows();
         rows.entries.extend_from_slice(part);
         rows.cells.extend_from_slice(take(&mut cells, part.iter().map(|entry| entry.cells).sum()));
-        rows.breakers.extend_from_slice(take(&mut breakers, part.iter().map(|entry| entry.breakers).sum()));
-        if let Some(EntryRow { address: EntryAddress { kind: EntryAddress::MAP, key }, .. }) = part.last() {
+        rows.breakers
+            .extend_from_slice(take(&mut breakers, part.iter().map(|entry| entry.breakers).sum()));
+        if let Some(EntryRow { address: EntryAddress { kind: EntryAddress::MAP, key }, .. }) =
+            part.last()
+        {
             let own = days.partition_point(|day| day.key <= *key) as u32;
             rows.days.extend_from_slice(take(&mut days, own));
         }
@@ -93,7 +102,8 @@ pub(super) fn encode_groups(image: &EvidenceSnapshot) -> Vec<EncodedGroup> {
 /// Returns the bytes of a group of rows of one place.
 pub(super) fn encode_group(rows: &EvidenceSnapshot) -> EncodedGroup {
     let is_finite = rows.cells.iter().all(|cell| is_finite(&cell.raw));
-    let (mut tags, mut body) = (Tags::default(), Vec::with_capacity(rows.cells.len() * 24 + rows.entries.len() * 16));
+    let (mut tags, mut body) =
+        (Tags::default(), Vec::with_capacity(rows.cells.len() * 24 + rows.entries.len() * 16));
     let (mut cells, mut breakers) = (rows.cells.iter(), rows.breakers.iter());
     let mut days = rows.days.iter().peekable();
     let mut orphans: Vec<&DayRow> = Vec::new();
@@ -105,7 +115,11 @@ pub(super) fn encode_group(rows: &EvidenceSnapshot) -> EncodedGroup {
         let own: Vec<&DayRow> = std::iter::from_fn(|| days.next_if(|day| day.key == key)).collect();
         let has_signals = entry.signals != [None; 4];
         body.extend_from_slice(&key.to_le_bytes());
-        body.push(u8::from(has_signals) | u8::from(entry.site != 0) << 1 | u8::from(entry.breakers > 0) << 2);
+        body.push(
+            u8::from(has_signals)
+                | u8::from(entry.site != 0) << 1
+                | u8::from(entry.breakers > 0) << 2,
+        );
         put_varint(&mut body, u64::from(entry.attempts));
         put_varint(&mut body, u64::from(entry.cells));
         put_varint(&mut body, own.len() as u64);
@@ -186,7 +200,9 @@ impl Tags {
 /// Returns whether all weights of a cell can be read again.
 pub(super) fn is_finite(raw: &RawCounts) -> bool {
     [raw.success, raw.total, raw.blocked, raw.duration].iter().all(|weight| weight.is_finite())
-        && [raw.recent_success, raw.recent_total, raw.alert_success, raw.alert_total].iter().all(|w| w.is_finite())
+        && [raw.recent_success, raw.recent_total, raw.alert_success, raw.alert_total]
+            .iter()
+            .all(|w| w.is_finite())
 }
 
 pub(super) fn put_day(out: &mut Vec<u8>, day: Day) {
@@ -205,7 +221,8 @@ fn choose<T: PartialEq>(value: T, zero: T, same: Option<T>, before: T) -> u16 {
     }
 }
 
-/// Appends a cell. `tag` is what the reader finds its tag by, and `before` the cell before it, of the same entry.
+/// Appends a cell. `tag` is what the reader finds its tag by, and `before` the cell before it, of
+/// the same entry.
 pub(super) fn put_cell(out: &mut Vec<u8>, tag: u64, raw: &RawCounts, before: &RawCounts) {
     // Compared by their bits, so that each comes back as it was.
     let wide = |value: f64, same: Option<f64>, before: f64| {
@@ -254,8 +271,8 @@ pub(super) fn place_of(group: &[u8]) -> Option<u32> {
     group.first_chunk().map(|place| u32::from_le_bytes(*place))
 }
 
-/// Adds the rows of a group to an image, whose fetchers and signals they refer to. Returns the totals; `None` for
-/// bytes that are no group.
+/// Adds the rows of a group to an image, whose fetchers and signals they refer to. Returns the
+/// totals; `None` for bytes that are no group.
 pub(super) fn decode_group(bytes: &[u8], image: &mut EvidenceSnapshot) -> Option<GroupTotals> {
     let mut bytes = Bytes(bytes);
     let place = bytes.u32().filter(|place| *place <= EntryAddress::MAP)?;
@@ -268,7 +285,8 @@ pub(super) fn decode_group(bytes: &[u8], image: &mut EvidenceSnapshot) -> Option
     }
     let tags = bytes.take((tags as usize).checked_mul(8)?)?.as_chunks::<8>().0;
     let (first, signals) = (image.cells.len(), image.signals.len() as u64);
-    let mut totals = GroupTotals { entries: u64::from(entries), cells: u64::from(cells), weight: 0.0 };
+    let mut totals =
+        GroupTotals { entries: u64::from(entries), cells: u64::from(cells), weight: 0.0 };
     for _ in 0..entries {
         let key = bytes.u64()?;
         let flags = bytes.u8()?;
@@ -285,7 +303,8 @@ pub(super) fn decode_group(bytes: &[u8], image: &mut EvidenceSnapshot) -> Option
         let site = if flags & 2 != 0 { bytes.u64()? } else { 0 };
         let mut before = RawCounts::default();
         for _ in 0..own_cells {
-            let tag_of = |number| Some(u64::from_le_bytes(*tags.get(usize::try_from(number).ok()?)?));
+            let tag_of =
+                |number| Some(u64::from_le_bytes(*tags.get(usize::try_from(number).ok()?)?));
             let (tag, raw) = bytes.cell(tag_of, &before)?;
             let fetcher = *names.get((tag & ((1 << FETCHER_BITS) - 1)) as usize)?;
             totals.weight += raw.total;
@@ -302,7 +321,14 @@ pub(super) fn decode_group(bytes: &[u8], image: &mut EvidenceSnapshot) -> Option
             image.days.push(DayRow { key, day: bytes.day()? });
         }
         let address = EntryAddress { kind: place, key };
-        image.entries.push(EntryRow { address, attempts, cells: own_cells, breakers, signals: slots, site });
+        image.entries.push(EntryRow {
+            address,
+            attempts,
+            cells: own_cells,
+            breakers,
+            signals: slots,
+            site,
+        });
     }
     let orphans = bytes.varint()?;
     for _ in 0..orphans {
@@ -407,7 +433,9 @@ impl<'b> Bytes<'b> {
         raw.recent_total = self.single(code(4), raw.total as f32, before.recent_total)?;
         raw.recent_success = self.single(code(5), raw.recent_total, before.recent_success)?;
         (raw.alert_success, raw.alert_total) = match code(6) {
-            how::STORED => (self.single(how::STORED, 0.0, 0.0)?, self.single(how::STORED, 0.0, 0.0)?),
+            how::STORED => {
+                (self.single(how::STORED, 0.0, 0.0)?, self.single(how::STORED, 0.0, 0.0)?)
+            }
             how::ZERO => (0.0, 0.0),
             how::SAME => (raw.recent_success, raw.recent_total),
             _ => (before.alert_success, before.alert_total),
@@ -440,29 +468,41 @@ mod tests {
     fn raw() -> impl Strategy<Value = RawCounts> {
         let exact = (weight(), weight(), weight(), weight());
         let pairs = (recent(), recent(), recent(), recent(), any::<bool>());
-        (exact, pairs, 0u32..3, 1u32..1 << 30, 0u32..4).prop_map(|(exact, pairs, newest_s, attempts, marks)| {
-            let (success, total, blocked, duration) = exact;
-            let (recent_success, recent_total, alert_success, alert_total, is_calm) = pairs;
-            let alert = if is_calm { (recent_success, recent_total) } else { (alert_success, alert_total) };
-            let (alert_success, alert_total) = alert;
-            RawCounts {
-                success,
-                total,
-                blocked,
-                duration,
-                recent_success,
-                recent_total,
-                alert_success,
-                alert_total,
-                newest_s,
-                attempts,
-                marks,
-            }
-        })
+        (exact, pairs, 0u32..3, 1u32..1 << 30, 0u32..4).prop_map(
+            |(exact, pairs, newest_s, attempts, marks)| {
+                let (success, total, blocked, duration) = exact;
+                let (recent_success, recent_total, alert_success, alert_total, is_calm) = pairs;
+                let alert = if is_calm {
+                    (recent_success, recent_total)
+                } else {
+                    (alert_success, alert_total)
+                };
+                let (alert_success, alert_total) = alert;
+                RawCounts {
+                    success,
+                    total,
+                    blocked,
+                    duration,
+                    recent_success,
+                    recent_total,
+                    alert_success,
+                    alert_total,
+                    newest_s,
+                    attempts,
+                    marks,
+                }
+            },
+        )
     }
 
     /// Any entry: its cells with their tags, its breakers, its days, its signals, its site.
-    type Any = (Vec<(u64, RawCounts)>, Vec<(u32, u32, i64)>, Vec<(u16, u32)>, [Option<(u32, u16)>; 4], u64);
+    type Any = (
+        Vec<(u64, RawCounts)>,
+        Vec<(u32, u32, i64)>,
+        Vec<(u16, u32)>,
+        [Option<(u32, u16)>; 4],
+        u64,
+    );
 
     fn entry() -> impl Strategy<Value = Any> {
         let slot = || proptest::option::of((0u32..2, any::<u16>()));
@@ -500,7 +540,11 @@ mod tests {
                 image.cells.push(CellRow { tag: (tag >> 12 << 12) | (tag % 3), raw: *raw });
             }
             for &(fetcher, blocks, last) in breakers {
-                image.breakers.push(BreakerRow { fetcher, blocks, last: Timestamp::from_millis(last) });
+                image.breakers.push(BreakerRow {
+                    fetcher,
+                    blocks,
+                    last: Timestamp::from_millis(last),
+                });
             }
             for &(day, attempts) in days {
                 image.days.push(DayRow { key, day: Day { day, attempts, banned: attempts / 2 } });

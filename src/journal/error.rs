@@ -30,7 +30,9 @@ impl fmt::Display for ClockWitness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FileSystem => f.write_str("the file system's clock is far behind this one"),
-            Self::Idle { days } => write!(f, "no file of the log was written in the last {days} days"),
+            Self::Idle { days } => {
+                write!(f, "no file of the log was written in the last {days} days")
+            }
         }
     }
 }
@@ -39,7 +41,8 @@ impl fmt::Display for ClockWitness {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The log failed: it is locked, damaged, of a newer format, or the system reported an I/O error.
+    /// The log failed: it is locked, damaged, of a newer format, or the system reported an I/O
+    /// error.
     #[error(transparent)]
     Log(#[from] LogError),
     /// The bytes of a record are intact, but this release cannot read what they hold.
@@ -66,8 +69,8 @@ pub enum JournalError {
         /// Error of the file system.
         source: Arc<std::io::Error>,
     },
-    /// The newest record is so old by an unconfirmed clock that the clock is probably wrong. Then the retention period
-    /// would be wrong, too.
+    /// The newest record is so old by an unconfirmed clock that the clock is probably wrong. Then
+    /// the retention period would be wrong, too.
     #[error("implausible clock: the newest record is {hours} hours old, and {witness}")]
     ClockJump {
         /// Age of the newest record in hours.
@@ -75,14 +78,17 @@ pub enum JournalError {
         /// Observation that contradicts the clock.
         witness: ClockWitness,
     },
-    /// The clock is behind the log's own times, so that new evidence would count as older than what is known.
-    #[error("implausible clock: the log was used {hours} hours after the time that the clock shows")]
+    /// The clock is behind the log's own times, so that new evidence would count as older than what
+    /// is known.
+    #[error(
+        "implausible clock: the log was used {hours} hours after the time that the clock shows"
+    )]
     ClockBehind {
         /// Difference in hours.
         hours: u64,
     },
-    /// The newest record is so much later than the last snapshot that the clock has probably jumped ahead. All known
-    /// evidence would count as faded.
+    /// The newest record is so much later than the last snapshot that the clock has probably jumped
+    /// ahead. All known evidence would count as faded.
     #[error("implausible clock: the newest record was made {days} days after the last snapshot")]
     ClockAhead {
         /// Difference in days.
@@ -103,16 +109,19 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// Returns the process that has locked the directory; `None` for other errors, and if its id cannot be read.
+    /// Returns the process that has locked the directory; `None` for other errors, and if its id
+    /// cannot be read.
     pub fn holder_pid(&self) -> Option<u32> {
         match self {
-            Self::Log(fetchwise_log::Error::Locked { holder, .. }) => holder.rsplit(' ').next()?.parse().ok(),
+            Self::Log(fetchwise_log::Error::Locked { holder, .. }) => {
+                holder.rsplit(' ').next()?.parse().ok()
+            }
             _ => None,
         }
     }
 
-    /// Returns whether retrying is useless until somebody fixes the cause: locked, damaged, of a newer format. Commands
-    /// end with exit code 3.
+    /// Returns whether retrying is useless until somebody fixes the cause: locked, damaged, of a
+    /// newer format. Commands end with exit code 3.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Log(error) => error.is_refusal(),

@@ -1,5 +1,5 @@
-//! The numbers that stored entries have for fetchers. A process gives its fetchers ids in the order in which it meets
-//! them, and another process meets them in another order.
+//! The numbers that stored entries have for fetchers. A process gives its fetchers ids in the order
+//! in which it meets them, and another process meets them in another order.
 //!
 //! Owns: the translation between both.
 //!
@@ -25,8 +25,9 @@ pub(super) struct FetcherNumbers {
 }
 
 impl FetcherNumbers {
-    /// Returns the numbers under which `registry` finds these fetchers, which it learns the names of; `None` if it has
-    /// no room for them, or if it knows one of them as another kind of fetcher.
+    /// Returns the numbers under which `registry` finds these fetchers, which it learns the names
+    /// of; `None` if it has no room for them, or if it knows one of them as another kind of
+    /// fetcher.
     pub(super) fn of(stored: &[StoredFetcher], registry: &Registry) -> Option<Self> {
         let mut ids = Vec::with_capacity(stored.len());
         for fetcher in stored {
@@ -50,7 +51,11 @@ impl FetcherNumbers {
     pub(super) fn fetchers(&self, registry: &Registry) -> Vec<StoredFetcher> {
         let by_number = (0..).map(|number| registry.spec(self.id(number)));
         let stored = by_number.map_while(|spec| {
-            spec.map(|spec| StoredFetcher { name: spec.name.to_string(), class: spec.class, signed: spec.signed })
+            spec.map(|spec| StoredFetcher {
+                name: spec.name.to_string(),
+                class: spec.class,
+                signed: spec.signed,
+            })
         });
         stored.take(MAX_FETCHERS).collect()
     }
@@ -73,7 +78,9 @@ mod tests {
     use super::*;
 
     fn registry(candidates: &[&str], others: &[&str]) -> Registry {
-        let registry = Registry::new(candidates.iter().map(|name| FetcherSpec::by_name(name)).collect()).unwrap();
+        let registry =
+            Registry::new(candidates.iter().map(|name| FetcherSpec::by_name(name)).collect())
+                .unwrap();
         others.iter().for_each(|name| assert!(registry.intern(name).is_some()));
         registry
     }
@@ -86,7 +93,10 @@ mod tests {
         let after = registry(&["playwright", "new", "direct_access", "a"], &["newer"]);
         let numbers = FetcherNumbers::of(&stored, &after).unwrap();
         for (number, fetcher) in (0..).zip(&stored) {
-            assert_eq!(after.spec(numbers.id(number)).map(|spec| &*spec.name), Some(&*fetcher.name));
+            assert_eq!(
+                after.spec(numbers.id(number)).map(|spec| &*spec.name),
+                Some(&*fetcher.name)
+            );
         }
         after.intern("latest").unwrap();
         for id in (0..20).map(FetcherId) {

@@ -2,8 +2,8 @@
 //!
 //! Owns: the fold.
 //!
-//! Invariants: one thread folds the records of a site, in order. A fold continues where it stopped. Whatever a
-//! tombstone covers is retracted from all evidence that it entered.
+//! Invariants: one thread folds the records of a site, in order. A fold continues where it stopped.
+//! Whatever a tombstone covers is retracted from all evidence that it entered.
 //!
 //! Must not know: how a snapshot becomes bytes.
 
@@ -13,15 +13,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fetchwise_log::{
-    BlockFold, BlockRecord, Error as LogError, OwnedBlock, Progress, Reader, RecordRef, Throttle, TornTail, UnpackError,
+    BlockFold, BlockRecord, Error as LogError, OwnedBlock, Progress, Reader, RecordRef, Throttle,
+    TornTail, UnpackError,
 };
 
 use super::entry::{
-    Entry, FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget, TombstoneTarget, is_at_risk,
+    Entry, FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget,
+    TombstoneTarget, is_at_risk,
 };
 use super::error::JournalError;
 use super::read::{ReplayReport, SETTLE, open, pass};
-use super::schema::{self, AttemptColumns, ClampedAttempt, ColumnsRecord, RowBuffer, RowError, SchemaError};
+use super::schema::{
+    self, AttemptColumns, ClampedAttempt, ColumnsRecord, RowBuffer, RowError, SchemaError,
+};
 use super::snapshot::{self, SnapshotContents};
 use crate::evidence::evidence_snapshot::EvidenceSnapshot;
 use crate::evidence::{Evidence, Learned, Observation, SignalObservation};
@@ -35,7 +39,8 @@ use fetchwise_types::heuristic::SHORT_PAGE;
 use fetchwise_types::registry::MAX_FETCHERS;
 use fetchwise_types::time::Timestamp;
 
-/// Largest number of threads of a fold. With more, the single thread that reads and checks is the bottleneck.
+/// Largest number of threads of a fold. With more, the single thread that reads and checks is the
+/// bottleneck.
 const MAX_THREADS: usize = 8;
 
 /// Bytes of an attempt in a segment, roughly.
@@ -44,7 +49,8 @@ const USUAL_BYTES: u64 = 400;
 /// Number of attempts of a block whose sites are prefetched together.
 const AHEAD: usize = 16;
 
-/// Fold in progress: everything that it has learned, except for evidence, which a [`Learned`] holds.
+/// Fold in progress: everything that it has learned, except for evidence, which a [`Learned`]
+/// holds.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     /// Reader of the [`FoldStart`], until it has been read.
@@ -69,11 +75,13 @@ pub(super) struct Fold {
     pub(super) paces: LastBySeq<(u8, String), PaceEntry>,
     /// Fetchers whose class and cost the log knows.
     pub(super) registered: LastBySeq<String, FetcherEntry>,
-    /// Whether a host has short pages that are complete: not any more after its domain was forgotten.
+    /// Whether a host has short pages that are complete: not any more after its domain was
+    /// forgotten.
     short_page_hosts: LastBySeq<String, bool>,
     pub(super) replayed: ReplayReport,
     pub(super) outcome_counts: OutcomeCounts,
-    /// Throttle of a fold that runs alongside a live crawl. Such a fold uses one thread and pauses now and then.
+    /// Throttle of a fold that runs alongside a live crawl. Such a fold uses one thread and pauses
+    /// now and then.
     pub(super) throttle: Option<Arc<Throttle>>,
 }
 
@@ -105,8 +113,8 @@ fn keep_last<K: Eq + Hash, V>(all: &mut LastBySeq<K, V>, key: K, seq: u64, value
 }
 
 impl Fold {
-    /// Begins with a snapshot, or with nothing. Loads the snapshot into `learned`. Times after `present` come from a
-    /// wrong clock and count as `present`.
+    /// Begins with a snapshot, or with nothing. Loads the snapshot into `learned`. Times after
+    /// `present` come from a wrong clock and count as `present`.
     pub(super) fn begin(start: FoldStart, learned: &Learned, present: Timestamp) -> Self {
         let reader = start.reader;
         learned.evidence.move_landmark_near(present);
@@ -125,8 +133,13 @@ impl Fold {
         Self::of(contents, reader, present)
     }
 
-    /// Returns the fold that these contents are of, whose evidence is there already. `reader` was opened before them.
-    pub(super) fn of(contents: SnapshotContents, reader: Option<Reader>, present: Timestamp) -> Self {
+    /// Returns the fold that these contents are of, whose evidence is there already. `reader` was
+    /// opened before them.
+    pub(super) fn of(
+        contents: SnapshotContents,
+        reader: Option<Reader>,
+        present: Timestamp,
+    ) -> Self {
         Self {
             reader,
             covers_seq: contents.covers_seq,
@@ -137,28 +150,50 @@ impl Fold {
             is_past: false,
             fetchers: contents.image.fetchers.into_iter().collect(),
             links: contents.links.into_iter().map(|link| (link.link.clone(), (0, link))).collect(),
-            hosts: contents.hosts.into_iter().map(|host| (host.domain.clone(), (0, host))).collect(),
+            hosts: contents
+                .hosts
+                .into_iter()
+                .map(|host| (host.domain.clone(), (0, host)))
+                .collect(),
             importance: contents
                 .importance
                 .into_iter()
                 .map(|of| ((of.kind.clone(), of.value.clone()), (0, of)))
                 .collect(),
-            short_page_hosts: contents.short_page_hosts.into_iter().map(|host| (host, (0, true))).collect(),
-            registered: contents.registered.into_iter().map(|of| (of.name.clone(), (0, of))).collect(),
-            paces: contents.paces.into_iter().map(|pace| ((pace.level, pace.name.clone()), (0, pace))).collect(),
+            short_page_hosts: contents
+                .short_page_hosts
+                .into_iter()
+                .map(|host| (host, (0, true)))
+                .collect(),
+            registered: contents
+                .registered
+                .into_iter()
+                .map(|of| (of.name.clone(), (0, of)))
+                .collect(),
+            paces: contents
+                .paces
+                .into_iter()
+                .map(|pace| ((pace.level, pace.name.clone()), (0, pace)))
+                .collect(),
             replayed: ReplayReport::default(),
             outcome_counts: contents.outcome_counts,
             throttle: None,
         }
     }
 
-    /// Restricts the fold to an earlier time, whose records may be gone in part. Leaves out everything after `until`.
+    /// Restricts the fold to an earlier time, whose records may be gone in part. Leaves out
+    /// everything after `until`.
     pub(super) fn restrict_to(&mut self, until: Option<Timestamp>) {
         (self.past, self.is_past) = (until, true);
     }
 
     /// Returns what the fold has learned, as a snapshot holds it, with these priors.
-    pub(super) fn contents(&self, learned: &Learned, priors: &[Prior], now: Timestamp) -> SnapshotContents {
+    pub(super) fn contents(
+        &self,
+        learned: &Learned,
+        priors: &[Prior],
+        now: Timestamp,
+    ) -> SnapshotContents {
         let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
         let image = learned.evidence.image(&learned.registry, self.newest, &fetchers);
         self.contents_with(image, priors, now).without_unknown_hosts(learned)
@@ -167,35 +202,58 @@ impl Fold {
     /// Returns what it has learned besides evidence.
     pub(super) fn contents_without_evidence(&self, now: Timestamp) -> SnapshotContents {
         let (as_of, fetchers) = (self.newest, self.fetchers.iter().cloned().collect());
-        self.contents_with(EvidenceSnapshot { as_of, fetchers, ..EvidenceSnapshot::default() }, &[], now)
+        self.contents_with(
+            EvidenceSnapshot { as_of, fetchers, ..EvidenceSnapshot::default() },
+            &[],
+            now,
+        )
     }
 
-    /// Returns the same as it is written: with the entries of domains in groups that are encoded already.
-    pub(super) fn encoded(&self, learned: &Learned, priors: &[Prior], now: Timestamp) -> EncodedSnapshot {
+    /// Returns the same as it is written: with the entries of domains in groups that are encoded
+    /// already.
+    pub(super) fn encoded(
+        &self,
+        learned: &Learned,
+        priors: &[Prior],
+        now: Timestamp,
+    ) -> EncodedSnapshot {
         let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
         let threads = if self.throttle.is_some() { 1 } else { threads() };
-        let (image, groups) =
-            learned.evidence.image_in_groups(&learned.registry, self.newest, &fetchers, threads, encode_group);
+        let (image, groups) = learned.evidence.image_in_groups(
+            &learned.registry,
+            self.newest,
+            &fetchers,
+            threads,
+            encode_group,
+        );
         let mut contents = self.contents_with(image, priors, now).without_unknown_hosts(learned);
         let is_finite = groups.iter().all(|group| group.is_finite) && contents.is_finite();
-        contents.grouped = groups.iter().map(|group| group.totals).fold(GroupTotals::default(), GroupTotals::plus);
+        contents.grouped =
+            groups.iter().map(|group| group.totals).fold(GroupTotals::default(), GroupTotals::plus);
         let is_whole = learned.evidence.cold_counts().failed_reads == 0;
         EncodedSnapshot { contents, groups, is_finite, is_whole }
     }
 
-    fn contents_with(&self, image: EvidenceSnapshot, priors: &[Prior], now: Timestamp) -> SnapshotContents {
+    fn contents_with(
+        &self,
+        image: EvidenceSnapshot,
+        priors: &[Prior],
+        now: Timestamp,
+    ) -> SnapshotContents {
         let mut links: Vec<LinkEntry> = self.links.values().map(|(_, link)| link.clone()).collect();
         links.retain(|link| is_at_risk(&link.state));
         links.sort_by(|a, b| a.link.cmp(&b.link));
         let mut hosts: Vec<HostEntry> = self.hosts.values().map(|(_, host)| host.clone()).collect();
         hosts.retain(|host| host.paused_until.is_some());
         hosts.sort_by(|a, b| a.domain.cmp(&b.domain));
-        let mut importance: Vec<ImportanceEntry> = self.importance.values().map(|(_, of)| of.clone()).collect();
+        let mut importance: Vec<ImportanceEntry> =
+            self.importance.values().map(|(_, of)| of.clone()).collect();
         importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
         let mut paces: Vec<PaceEntry> = self.paces.values().map(|(_, pace)| pace.clone()).collect();
         paces.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
         let registered = self.registered();
-        let mut short_page_hosts: Vec<String> = self.short_page_hosts().map(str::to_owned).collect();
+        let mut short_page_hosts: Vec<String> =
+            self.short_page_hosts().map(str::to_owned).collect();
         short_page_hosts.sort();
         SnapshotContents {
             covers_seq: self.covers_seq,
@@ -216,14 +274,18 @@ impl Fold {
 
     /// Returns the fetchers whose class and cost the log knows, by name.
     pub(super) fn registered(&self) -> Vec<FetcherEntry> {
-        let mut registered: Vec<FetcherEntry> = self.registered.values().map(|(_, of)| of.clone()).collect();
+        let mut registered: Vec<FetcherEntry> =
+            self.registered.values().map(|(_, of)| of.clone()).collect();
         registered.sort_by(|a, b| a.name.cmp(&b.name));
         registered
     }
 
     /// Returns the hosts that have short pages that are complete, in no order.
     pub(super) fn short_page_hosts(&self) -> impl Iterator<Item = &str> {
-        self.short_page_hosts.iter().filter(|(_, (_, is_complete))| *is_complete).map(|(domain, _)| &**domain)
+        self.short_page_hosts
+            .iter()
+            .filter(|(_, (_, is_complete))| *is_complete)
+            .map(|(domain, _)| &**domain)
     }
 
     /// Continues up to the record `upto`. Times after `now` count as `now`.
@@ -265,7 +327,11 @@ impl Fold {
                 self.short_page_hosts.remove(domain);
             }
         }
-        if tombstones.is_empty() { Ok(()) } else { self.retract(dir, learned, tombstones, self.covers_seq, now) }
+        if tombstones.is_empty() {
+            Ok(())
+        } else {
+            self.retract(dir, learned, tombstones, self.covers_seq, now)
+        }
     }
 
     /// Continues once. Returns the torn tail and the tombstones that it met.
@@ -297,7 +363,8 @@ impl Fold {
             }
         };
         let ahead = |_: &Shard, keys: &[u64]| learned.evidence.touch(keys);
-        let (shards, summary) = reader.fold_sharded(self.covers_seq + 1, shards, ahead, take, &turn, progress)?;
+        let (shards, summary) =
+            reader.fold_sharded(self.covers_seq + 1, shards, ahead, take, &turn, progress)?;
         if throttle.is_some_and(Throttle::is_stopped) {
             // The pass skipped records, so that this fold is useless from here on.
             return Err(LogError::Stopped.into());
@@ -305,7 +372,8 @@ impl Fold {
         if !summary.damage.is_empty() {
             return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
         }
-        if let Some((seq, source)) = shards.iter().filter_map(|shard| shard.failed.clone()).min_by_key(|(seq, _)| *seq)
+        if let Some((seq, source)) =
+            shards.iter().filter_map(|shard| shard.failed.clone()).min_by_key(|(seq, _)| *seq)
         {
             return Err(JournalError::Record { seq, source });
         }
@@ -324,18 +392,21 @@ impl Fold {
         Ok((summary.torn, tombstones))
     }
 
-    /// Ends the pauses that began before an operator ended them. The pause and its end may have been read by different
-    /// threads.
+    /// Ends the pauses that began before an operator ended them. The pause and its end may have
+    /// been read by different threads.
     fn end_pauses(&mut self, releases: &[(u64, ReleaseTarget)]) {
         for (seq, target) in releases {
             match target {
                 ReleaseTarget::Host(domain) => {
-                    if let Some((_, host)) = self.hosts.get_mut(domain).filter(|(last, _)| last < seq) {
+                    if let Some((_, host)) =
+                        self.hosts.get_mut(domain).filter(|(last, _)| last < seq)
+                    {
                         host.paused_until = None;
                     }
                 }
                 ReleaseTarget::Link(link) => {
-                    if let Some((_, link)) = self.links.get_mut(link).filter(|(last, _)| last < seq) {
+                    if let Some((_, link)) = self.links.get_mut(link).filter(|(last, _)| last < seq)
+                    {
                         link.state.paused_until = None;
                     }
                 }
@@ -373,9 +444,10 @@ impl Fold {
         tombstones.extend(shard.tombstones);
     }
 
-    /// Retracts what the tombstones `new` cover. The evidence of a forgotten domain was removed when the fold met its
-    /// tombstone. The domain's part of shared evidence is found by reading its attempts again, as far as they are still
-    /// there. Attempts that an older tombstone covers are not in the snapshot any more.
+    /// Retracts what the tombstones `new` cover. The evidence of a forgotten domain was removed
+    /// when the fold met its tombstone. The domain's part of shared evidence is found by reading
+    /// its attempts again, as far as they are still there. Attempts that an older tombstone covers
+    /// are not in the snapshot any more.
     fn retract(
         &mut self,
         dir: &Path,
@@ -397,11 +469,21 @@ impl Fold {
         let mut retracted = 0;
         let outcome_counts = &mut self.outcome_counts;
         pass(dir, |seq, record| {
-            let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)? else { return Ok(()) };
+            let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)? else {
+                return Ok(());
+            };
             let by_domain = recent.covers_domain(seq, attempt.domain());
-            let is_later = seq > self.covers_seq || self.past.is_some_and(|until| attempt.at() > until);
-            if recent.covers_attempt(seq, &attempt) && !is_later && !older.covers_attempt(seq, &attempt) {
-                learned.evidence.retract(&ClampedAttempt(attempt, now), &learned.registry, !by_domain);
+            let is_later =
+                seq > self.covers_seq || self.past.is_some_and(|until| attempt.at() > until);
+            if recent.covers_attempt(seq, &attempt)
+                && !is_later
+                && !older.covers_attempt(seq, &attempt)
+            {
+                learned.evidence.retract(
+                    &ClampedAttempt(attempt, now),
+                    &learned.registry,
+                    !by_domain,
+                );
                 outcome_counts.subtract(attempt.fetcher(), attempt.outcome());
                 retracted += 1;
             }
@@ -414,8 +496,11 @@ impl Fold {
         });
         self.hosts.retain(|domain, (seq, _)| !recent.covers_domain(*seq, Some(domain)));
         self.replayed.forgotten += (before - self.links.len() - self.hosts.len()) as u64;
-        // Paces that a domain shares with others stay: they belong to it no more than evidence about suffixes does.
-        self.paces.retain(|(level, name), (seq, _)| *level != 0 || !recent.covers_domain(*seq, Some(name)));
+        // Paces that a domain shares with others stay: they belong to it no more than evidence
+        // about suffixes does.
+        self.paces.retain(|(level, name), (seq, _)| {
+            *level != 0 || !recent.covers_domain(*seq, Some(name))
+        });
         Ok(())
     }
 }
@@ -430,12 +515,14 @@ struct Turn<'f> {
 }
 
 impl Turn<'_> {
-    /// Returns whether to fold a record. Rests if the throttle requires it, and makes room for the keys to come.
+    /// Returns whether to fold a record. Rests if the throttle requires it, and makes room for the
+    /// keys to come.
     fn wants(&self, shard: &mut Shard, seq: u64) -> bool {
         let uncounted = shard.attempts - shard.counted;
         if uncounted >= KeyEstimate::STEP {
             shard.counted = shard.attempts;
-            if let Some(keys) = self.estimate.count(uncounted, seq, || self.learned.evidence.keys()) {
+            if let Some(keys) = self.estimate.count(uncounted, seq, || self.learned.evidence.keys())
+            {
                 self.learned.evidence.reserve_up_to(keys);
             }
         }
@@ -457,7 +544,12 @@ impl BlockFold<Shard> for Turn<'_> {
         block.keys()
     }
 
-    fn fold(&self, shard: &mut Shard, block: &AttemptColumns, records: &[BlockRecord]) -> Result<(), UnpackError> {
+    fn fold(
+        &self,
+        shard: &mut Shard,
+        block: &AttemptColumns,
+        records: &[BlockRecord],
+    ) -> Result<(), UnpackError> {
         let (mut reader, mut buffer) = (block.reader()?, RowBuffer::default());
         let mut keys = Vec::with_capacity(AHEAD);
         for records in records.chunks(AHEAD) {
@@ -471,11 +563,19 @@ impl BlockFold<Shard> for Turn<'_> {
                 shard.last_seq = seq;
                 let taken = match reader.read(place, &mut buffer) {
                     Ok(ColumnsRecord::Attempt(attempt)) => {
-                        let (at, fetcher, outcome) = (attempt.at(), attempt.fetcher(), attempt.outcome());
-                        shard.learn(self.learned, (seq, at), (fetcher, outcome), &attempt.clamped(self.now));
+                        let (at, fetcher, outcome) =
+                            (attempt.at(), attempt.fetcher(), attempt.outcome());
+                        shard.learn(
+                            self.learned,
+                            (seq, at),
+                            (fetcher, outcome),
+                            &attempt.clamped(self.now),
+                        );
                         Ok(())
                     }
-                    Ok(ColumnsRecord::Whole(record)) => shard.take(self.learned, seq, &record, self.now),
+                    Ok(ColumnsRecord::Whole(record)) => {
+                        shard.take(self.learned, seq, &record, self.now)
+                    }
                     Err(RowError::Record(error)) => Err(error),
                     Err(RowError::Block(error)) => return Err(error),
                 };
@@ -492,8 +592,8 @@ struct Shard {
     shared: Evidence,
     /// Entries with a later time are left out.
     until: Option<Timestamp>,
-    /// Host signals of the attempts, with their sequence numbers. Signals depend on the order of the attempts of all
-    /// domains, so they are applied when all threads are done.
+    /// Host signals of the attempts, with their sequence numbers. Signals depend on the order of
+    /// the attempts of all domains, so they are applied when all threads are done.
     voices: Vec<(u64, SignalObservation)>,
     last_seq: u64,
     newest: Timestamp,
@@ -567,12 +667,20 @@ impl Shard {
         if let Some(domain) = complete_short_page(attempt) {
             self.short_page_hosts.insert(domain.to_owned(), (seq, true));
         }
-        if let Some(voice) = learned.evidence.observe_apart(&self.shared, attempt, &learned.registry) {
+        if let Some(voice) =
+            learned.evidence.observe_apart(&self.shared, attempt, &learned.registry)
+        {
             self.voices.push((seq, voice));
         }
     }
 
-    fn take(&mut self, learned: &Learned, seq: u64, record: &RecordRef<'_>, now: Timestamp) -> Result<(), SchemaError> {
+    fn take(
+        &mut self,
+        learned: &Learned,
+        seq: u64,
+        record: &RecordRef<'_>,
+        now: Timestamp,
+    ) -> Result<(), SchemaError> {
         if let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)? {
             let (at, outcome) = (attempt.at(), (attempt.fetcher(), attempt.outcome()));
             self.learn(learned, (seq, at), outcome, &ClampedAttempt(attempt, now));
@@ -602,7 +710,8 @@ impl Shard {
                 self.paces.insert((entry.level, entry.name.clone()), (seq, entry));
             }
             Entry::Fetcher(entry) => {
-                if self.registered.len() < MAX_FETCHERS || self.registered.contains_key(&entry.name) {
+                if self.registered.len() < MAX_FETCHERS || self.registered.contains_key(&entry.name)
+                {
                     self.registered.insert(entry.name.clone(), (seq, entry));
                 }
             }
@@ -612,8 +721,8 @@ impl Shard {
             }
             Entry::Tombstone(tombstone) => {
                 if let TombstoneTarget::Domain(domain) = &tombstone.target {
-                    // This thread folds the whole domain, in order. It learns from the records after the tombstone
-                    // again.
+                    // This thread folds the whole domain, in order. It learns from the records
+                    // after the tombstone again.
                     learned.evidence.forget_domain(domain);
                     self.short_page_hosts.insert(domain.clone(), (seq, false));
                 }
@@ -624,25 +733,28 @@ impl Shard {
     }
 }
 
-/// Returns about how many records a log has up to `upto`. The last segment may be growing: it is taken to be like the
-/// others, or to have records of the usual size.
+/// Returns about how many records a log has up to `upto`. The last segment may be growing: it is
+/// taken to be like the others, or to have records of the usual size.
 fn records_up_to(reader: &Reader, upto: u64) -> u64 {
     let (mut records, mut bytes, mut last) = (0, 0, 0);
     for segment in reader.segments() {
         last = match segment.next_seq {
             Some(next) => {
-                (records, bytes) = (records + next.saturating_sub(segment.first_seq), bytes + segment.bytes);
+                (records, bytes) =
+                    (records + next.saturating_sub(segment.first_seq), bytes + segment.bytes);
                 next
             }
-            None if records > 0 => segment.first_seq + (segment.bytes as f64 * records as f64 / bytes as f64) as u64,
+            None if records > 0 => {
+                segment.first_seq + (segment.bytes as f64 * records as f64 / bytes as f64) as u64
+            }
             None => segment.first_seq + segment.bytes / USUAL_BYTES,
         };
     }
     last.saturating_sub(1).min(upto)
 }
 
-/// Returns the attempt's host if the attempt says that the host has short pages that are complete. Without this, each
-/// process would render one page of the host again.
+/// Returns the attempt's host if the attempt says that the host has short pages that are complete.
+/// Without this, each process would render one page of the host again.
 fn complete_short_page(attempt: &impl Observation) -> Option<&str> {
     let (mut is_short, mut domain) = (false, None);
     if attempt.fields().success {
@@ -655,7 +767,8 @@ fn complete_short_page(attempt: &impl Observation) -> Option<&str> {
     domain.filter(|_| is_short)
 }
 
-/// Adds a fetcher's name to `names`. It is called for each attempt, and reports can bring any number of names.
+/// Adds a fetcher's name to `names`. It is called for each attempt, and reports can bring any
+/// number of names.
 pub(super) fn add_fetcher_name(names: &mut BTreeSet<String>, name: &str) {
     if !names.contains(name) && names.len() < MAX_FETCHERS {
         names.insert(name.to_owned());

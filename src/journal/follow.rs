@@ -65,14 +65,18 @@ impl Follower {
         self.next
     }
 
-    /// Calls `f` with each new entry. An entry that a later tombstone covers is handed out too; the tombstone follows.
+    /// Calls `f` with each new entry. An entry that a later tombstone covers is handed out too; the
+    /// tombstone follows.
     ///
     /// # Errors
-    /// As [`replay`](super::replay). The next call continues after the last entry that `f` received.
+    /// As [`replay`](super::replay). The next call continues after the last entry that `f`
+    /// received.
     pub fn read(&mut self, mut f: impl FnMut(u64, Entry)) -> Result<(), JournalError> {
         // A log that has entries is never without segments, so this is another directory.
         if self.next > 1 && open(&self.dir)?.segments().len() == 0 {
-            return Err(LogError::Invalid(format!("the log in {} is gone", self.dir.display())).into());
+            return Err(
+                LogError::Invalid(format!("the log in {} is gone", self.dir.display())).into()
+            );
         }
         let (from, next) = (self.next, &mut self.next);
         let take = |seq: u64, record: fetchwise_log::RecordRef<'_>| {
@@ -85,8 +89,8 @@ impl Follower {
     }
 }
 
-/// Applies an entry of a followed log to a selector that has loaded everything before it, at the time `now`. Dates in
-/// the future count as the present one.
+/// Applies an entry of a followed log to a selector that has loaded everything before it, at the
+/// time `now`. Dates in the future count as the present one.
 pub fn apply(entry: &Entry, selector: &Selector, now: Timestamp) {
     let clock = selector.clock();
     // The log has dates, and the selector has times.
@@ -98,9 +102,14 @@ pub fn apply(entry: &Entry, selector: &Selector, now: Timestamp) {
             selector.observe(&attempt);
         }
         Entry::Attempt(attempt) => selector.observe(attempt),
-        Entry::Link(of) => selector.restore_links([(of.link.clone(), of.state.moved_by(to_time_ms))]),
+        Entry::Link(of) => {
+            selector.restore_links([(of.link.clone(), of.state.moved_by(to_time_ms))])
+        }
         Entry::Host(of) => {
-            selector.set_host_pause(&of.domain, of.paused_until.map(|until| until.moved_by(to_time_ms)));
+            selector.set_host_pause(
+                &of.domain,
+                of.paused_until.map(|until| until.moved_by(to_time_ms)),
+            );
             let base = selector.backoff().blocked_base;
             let level = of.paused_until.map_or(0, |until| level_after(until.since(of.at), base));
             selector.restore_host_levels([(of.domain.clone(), level)]);
@@ -110,7 +119,9 @@ pub fn apply(entry: &Entry, selector: &Selector, now: Timestamp) {
                 pace.restore(level, &of.name, &PaceState(of.state).moved_by(to_time_ms), now);
             }
         }
-        Entry::Importance(of) => selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance)),
+        Entry::Importance(of) => {
+            selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance))
+        }
         Entry::Release(of) => match &of.target {
             ReleaseTarget::Host(domain) => selector.set_host_pause(domain, None),
             ReleaseTarget::Link(link) => {

@@ -41,15 +41,19 @@ pub fn decode_record(data: &[u8]) {
     assert_eq!(again.ok().map(|again| format!("{again:?}")), Some(format!("{entry:?}")));
 }
 
-/// Unpacks `data` as a block of attempts: the number of records, the length of the hot part in 8-byte words, the hot
-/// part, the cold part. Records that come out can be packed and come out again.
+/// Unpacks `data` as a block of attempts: the number of records, the length of the hot part in
+/// 8-byte words, the hot part, the cold part. Records that come out can be packed and come out
+/// again.
 pub fn decode_block(data: &[u8]) {
     let [records, words, parts @ ..] = data else { return };
     let (hot, cold) = parts.split_at(parts.len().min(usize::from(*words) * 8));
     let Some(records) = unpack(usize::from(*records), hot, cold) else { return };
-    let aligned: Vec<(RecordRef<'_>, AlignedVec)> =
-        records.iter().map(|(record, payload)| (RecordRef { payload: &[], ..*record }, aligned(payload))).collect();
-    let again: Vec<RecordRef<'_>> = aligned.iter().map(|(record, payload)| RecordRef { payload, ..*record }).collect();
+    let aligned: Vec<(RecordRef<'_>, AlignedVec)> = records
+        .iter()
+        .map(|(record, payload)| (RecordRef { payload: &[], ..*record }, aligned(payload)))
+        .collect();
+    let again: Vec<RecordRef<'_>> =
+        aligned.iter().map(|(record, payload)| RecordRef { payload, ..*record }).collect();
     let Some(packed) = schema::pack_exactly(&again) else { return };
     let back = unpack(again.len(), &packed.hot, &packed.cold);
     assert!(back.is_some_and(|back| back == records), "what was packed comes out different");
@@ -70,13 +74,18 @@ fn unpack(records: usize, hot: &[u8], cold: &[u8]) -> Option<Vec<(RecordRef<'sta
     };
     let unpacked = schema::BLOCKS.unpack(&block, add).is_ok();
     // A replay reads the same block without making records.
-    assert!(reads_in_columns(&block) || !unpacked, "a block that can be unpacked is refused in columns");
+    assert!(
+        reads_in_columns(&block) || !unpacked,
+        "a block that can be unpacked is refused in columns"
+    );
     unpacked.then_some(out)
 }
 
 fn reads_in_columns(block: &Block<'_>) -> bool {
     let Ok(columns) = AttemptColumns::parse(OwnedBlock::new(block)) else { return false };
-    let (Ok(mut reader), mut buffer) = (columns.reader(), RowBuffer::default()) else { return false };
+    let (Ok(mut reader), mut buffer) = (columns.reader(), RowBuffer::default()) else {
+        return false;
+    };
     (0..columns.keys().len()).all(|place| match reader.read(place, &mut buffer) {
         Ok(ColumnsRecord::Attempt(attempt)) => {
             attempt.each_heuristic(&mut |_, _| {});
@@ -87,13 +96,17 @@ fn reads_in_columns(block: &Block<'_>) -> bool {
     })
 }
 
-/// Decodes `data` as the sections of a snapshot. Each section is a kind, a length in 8-byte words, and that number of
-/// words.
+/// Decodes `data` as the sections of a snapshot. Each section is a kind, a length in 8-byte words,
+/// and that number of words.
 pub fn decode_snapshot(data: &[u8]) {
     let Some(contents) = snapshot::decode_sections(&sections(data), 1) else { return };
     let encoded = contents.encode();
-    let again: Vec<(u32, &[u8])> = encoded.iter().map(|(kind, bytes)| (*kind, bytes.as_slice())).collect();
-    assert_eq!(snapshot::decode_sections(&again, 1).map(|c| format!("{c:?}")), Some(format!("{contents:?}")));
+    let again: Vec<(u32, &[u8])> =
+        encoded.iter().map(|(kind, bytes)| (*kind, bytes.as_slice())).collect();
+    assert_eq!(
+        snapshot::decode_sections(&again, 1).map(|c| format!("{c:?}")),
+        Some(format!("{contents:?}"))
+    );
     let selector = selector();
     let Learned { evidence, registry } = selector.learned();
     evidence.absorb(&contents.image, registry, contents.now);
@@ -132,15 +145,18 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/journal_decode")
     }
 
-    /// Returns the sections of a small snapshot as the fuzz target reads them, the group of a domain last.
+    /// Returns the sections of a small snapshot as the fuzz target reads them, the group of a
+    /// domain last.
     fn snapshot_seed() -> Vec<u8> {
         let selector = selector();
         for n in 0..3 {
             let url = url::Url::parse(&format!("https://e.org/{n}.pdf")).unwrap();
             selector.observe(&Attempt::new(&url, "plain", NOW).unwrap().delivered());
         }
-        let contents =
-            SnapshotContents { image: selector.learned().evidence_snapshot(NOW, FADED), ..SnapshotContents::default() };
+        let contents = SnapshotContents {
+            image: selector.learned().evidence_snapshot(NOW, FADED),
+            ..SnapshotContents::default()
+        };
         let mut seed = vec![1];
         for (kind, bytes) in contents.encode().iter().filter(|(_, bytes)| bytes.len() <= 2040) {
             let words = bytes.len().div_ceil(8);
@@ -153,7 +169,8 @@ mod tests {
         seed
     }
 
-    /// The target `journal_decode` begins with these. `FETCHWISE_BLESS=1` writes a missing snapshot.
+    /// The target `journal_decode` begins with these. `FETCHWISE_BLESS=1` writes a missing
+    /// snapshot.
     #[test]
     fn every_seed_is_decoded_as_the_fuzz_target_does() {
         if std::env::var_os("FETCHWISE_BLESS").is_some() && !seeds().join("snapshot").exists() {
@@ -182,8 +199,13 @@ mod tests {
         let mut payload = AlignedVec::<16>::new();
         payload.extend_from_slice(&record[2..]);
         assert!(schema::decode(u16::from(record[1]), schema::VERSION, &payload).is_ok());
-        let [_, records, words, parts @ ..] = &std::fs::read(seeds().join("block")).unwrap()[..] else { panic!() };
+        let [_, records, words, parts @ ..] = &std::fs::read(seeds().join("block")).unwrap()[..]
+        else {
+            panic!()
+        };
         let (hot, cold) = parts.split_at(usize::from(*words) * 8);
-        assert!(unpack(usize::from(*records), hot, cold).is_some_and(|records| !records.is_empty()));
+        assert!(
+            unpack(usize::from(*records), hot, cold).is_some_and(|records| !records.is_empty())
+        );
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Owns: which attempts of an input are new, and learning from them as from a crawl.
 //!
-//! Invariants: an attempt is appended at most once, by its id, and never if it is older than the last compaction. An
-//! invalid line changes nothing, and neither does another attempt with a known id, which is an error.
+//! Invariants: an attempt is appended at most once, by its id, and never if it is older than the
+//! last compaction. An invalid line changes nothing, and neither does another attempt with a known
+//! id, which is an error.
 //!
 //! Must not know: where lines come from, and how results are reported.
 
@@ -21,7 +22,8 @@ use crate::rfc3339;
 use crate::selector::Selector;
 use crate::time::Timestamp;
 
-/// An import in progress. It holds the ids of all attempts in the log, with eight bytes of what each says.
+/// An import in progress. It holds the ids of all attempts in the log, with eight bytes of what
+/// each says.
 ///
 /// ```
 /// use fetchwise::journal::{Import, Journal, JournalOptions};
@@ -84,9 +86,9 @@ pub enum ImportLineError {
 }
 
 impl<L: Borrow<Selector>> Import<L> {
-    /// Reads the ids of all attempts in `dir`, whose writes must have been flushed. `learner` must have
-    /// [loaded](super::load) `dir`: it gives new attempts the same tags as in a crawl, and observes them. Time and memory
-    /// are linear in the number of attempts.
+    /// Reads the ids of all attempts in `dir`, whose writes must have been flushed. `learner` must
+    /// have [loaded](super::load) `dir`: it gives new attempts the same tags as in a crawl, and
+    /// observes them. Time and memory are linear in the number of attempts.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -119,8 +121,13 @@ impl<L: Borrow<Selector>> Import<L> {
     /// Imports an attempt into `journal`. Returns it as it was appended; `None` if it was known.
     ///
     /// # Errors
-    /// When another attempt has its id, when it is from before the last compaction, or when the log refuses it.
-    pub fn take(&mut self, attempt: Attempt, journal: &Journal) -> Result<Option<Attempt>, ImportLineError> {
+    /// When another attempt has its id, when it is from before the last compaction, or when the log
+    /// refuses it.
+    pub fn take(
+        &mut self,
+        attempt: Attempt,
+        journal: &Journal,
+    ) -> Result<Option<Attempt>, ImportLineError> {
         self.take_at(attempt, true, journal)
     }
 
@@ -133,7 +140,9 @@ impl<L: Borrow<Selector>> Import<L> {
     ) -> Result<Option<Attempt>, ImportLineError> {
         let content = AttemptContent::of(&journal.recorded(&attempt))?;
         match self.known.get(&attempt.id) {
-            Some(known) if known.is_same(content) || !has_time && known.is_same_at_any_time(content) => {
+            Some(known)
+                if known.is_same(content) || !has_time && known.is_same_at_any_time(content) =>
+            {
                 return Ok(None);
             }
             Some(_) => return Err(ImportLineError::IdTaken { id: attempt.id }),

@@ -1,11 +1,12 @@
-//! Estimate of how many keys a replay will find, from how many its first attempts brought. The map of evidence is made
-//! that large in one step, because each doubling moves every key.
+//! Estimate of how many keys a replay will find, from how many its first attempts brought. The map
+//! of evidence is made that large in one step, because each doubling moves every key.
 //!
 //! Owns: the estimate, and when it is made.
 //!
-//! Invariants: one thread makes each estimate, and no thread waits for it. Attempts at few sites lead to a small one: it
-//! assumes that all sites are attempted equally often, which is never too much for a crawl that prefers some. A log that
-//! begins with a list of new sites cannot make it more than a few times the keys that there are.
+//! Invariants: one thread makes each estimate, and no thread waits for it. Attempts at few sites
+//! lead to a small one: it assumes that all sites are attempted equally often, which is never too
+//! much for a crawl that prefers some. A log that begins with a list of new sites cannot make it
+//! more than a few times the keys that there are.
 //!
 //! Must not know: what a key is, who holds the keys.
 
@@ -15,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const FIRST_PART: u64 = 32;
 /// Fewer attempts than this say too little.
 const LEAST: u64 = 32_768;
-/// The most keys that are expected, as a multiple of those that there are. Later estimates can raise it.
+/// The most keys that are expected, as a multiple of those that there are. Later estimates can
+/// raise it.
 const MOST_TIMES: f64 = 4.0;
 
 /// Progress of a replay, and when the next estimate is due.
@@ -33,20 +35,35 @@ impl KeyEstimate {
     /// Number of attempts that a thread counts by itself before it reports them.
     pub(super) const STEP: u64 = 256;
 
-    /// Begins with a replay of about `records` records from `first_seq` on, and that many keys that are known already.
+    /// Begins with a replay of about `records` records from `first_seq` on, and that many keys that
+    /// are known already.
     pub(super) fn new(first_seq: u64, records: u64, keys_before: usize) -> Self {
         let due = AtomicU64::new((records / FIRST_PART).max(LEAST));
-        Self { first_seq, records, keys_before: keys_before as u64, attempts: AtomicU64::new(0), due }
+        Self {
+            first_seq,
+            records,
+            keys_before: keys_before as u64,
+            attempts: AtomicU64::new(0),
+            due,
+        }
     }
 
-    /// Counts attempts that a thread has folded up to the record `seq`. Returns how many keys there will be, if it is
-    /// time for that; `keys` returns how many there are.
-    pub(super) fn count(&self, attempts: u64, seq: u64, keys: impl FnOnce() -> usize) -> Option<usize> {
+    /// Counts attempts that a thread has folded up to the record `seq`. Returns how many keys there
+    /// will be, if it is time for that; `keys` returns how many there are.
+    pub(super) fn count(
+        &self,
+        attempts: u64,
+        seq: u64,
+        keys: impl FnOnce() -> usize,
+    ) -> Option<usize> {
         // Relaxed: the counts are approximate anyway, and only one thread gets past the exchange.
         let so_far = self.attempts.fetch_add(attempts, Ordering::Relaxed) + attempts;
         let due = self.due.load(Ordering::Relaxed);
-        let is_due =
-            so_far >= due && self.due.compare_exchange(due, so_far * 2, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let is_due = so_far >= due
+            && self
+                .due
+                .compare_exchange(due, so_far * 2, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
         let read = seq.saturating_sub(self.first_seq).max(1);
         if !is_due || read >= self.records {
             return None;
@@ -64,8 +81,9 @@ fn expected_keys(attempts: f64, found: f64, total: f64) -> f64 {
     if part >= 1.0 {
         return part * total;
     }
-    // Attempts that choose among `sites` at random find `sites * (1 - exp(-attempts / sites))` of them. Solved for
-    // `attempts / sites` by halving: the part that is new falls from 1 to 0 as that rises.
+    // Attempts that choose among `sites` at random find `sites * (1 - exp(-attempts / sites))` of
+    // them. Solved for `attempts / sites` by halving: the part that is new falls from 1 to 0 as
+    // that rises.
     let (mut low, mut high) = (0.0, 1.0 / part);
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
@@ -78,7 +96,8 @@ fn expected_keys(attempts: f64, found: f64, total: f64) -> f64 {
     sites * -(-total / sites).exp_m1()
 }
 
-/// Part of the attempts that were the first at their site, when there are `per_site` attempts per site.
+/// Part of the attempts that were the first at their site, when there are `per_site` attempts per
+/// site.
 fn new_part(per_site: f64) -> f64 {
     if per_site == 0.0 { 1.0 } else { -(-per_site).exp_m1() / per_site }
 }
@@ -103,15 +122,17 @@ mod tests {
         }
     }
 
-    /// Replays attempts at the sites that `site` draws. Returns the estimates, made after 1/32, 1/16, 1/8 and so on of the
-    /// attempts, and the truth.
+    /// Replays attempts at the sites that `site` draws. Returns the estimates, made after 1/32,
+    /// 1/16, 1/8 and so on of the attempts, and the truth.
     fn replay(total: u64, mut site: impl FnMut(u64) -> u64) -> (Vec<f64>, f64) {
         let estimate = KeyEstimate::new(1, total, 0);
         let (mut seen, mut made) = (HashSet::new(), Vec::new());
         for n in 0..total {
             seen.insert(site(n));
             if (n + 1) % KeyEstimate::STEP == 0 {
-                made.extend(estimate.count(KeyEstimate::STEP, n + 1, || seen.len()).map(|keys| keys as f64));
+                made.extend(
+                    estimate.count(KeyEstimate::STEP, n + 1, || seen.len()).map(|keys| keys as f64),
+                );
             }
         }
         (made, seen.len() as f64)
@@ -132,7 +153,11 @@ mod tests {
     fn every_site_once_is_expected_to_go_on() {
         let (made, truth) = replay(1 << 20, |n| n);
         // A quarter of the way suffices, and half of the room is made before.
-        assert!(made[2] > truth * 0.49 && made[3..].iter().all(|keys| (keys / truth - 1.0).abs() < 0.01), "{made:?}");
+        assert!(
+            made[2] > truth * 0.49
+                && made[3..].iter().all(|keys| (keys / truth - 1.0).abs() < 0.01),
+            "{made:?}"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Restore of a selector from the log: the newest good snapshot, or a checkpoint of evidence on disk, and every record after
-//! it.
+//! Restore of a selector from the log: the newest good snapshot, or a checkpoint of evidence on
+//! disk, and every record after it.
 //!
 //! Owns: [`load`], and the inspection of the log before it.
 //!
@@ -12,7 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{BlockFold, BlockRecord, Error as LogError, OwnedBlock, Progress, RecordRef, UnpackError};
+use fetchwise_log::{
+    BlockFold, BlockRecord, Error as LogError, OwnedBlock, Progress, RecordRef, UnpackError,
+};
 
 use super::checkpoint_restore::{self, Restored};
 use super::entry::{Entry, FetcherEntry, ImportanceEntry, LinkEntry, is_at_risk};
@@ -47,8 +49,8 @@ pub struct LoadReport {
     pub importance: Vec<ImportanceEntry>,
     /// Fetchers whose class and cost the log knows, by name.
     pub registered: Vec<FetcherEntry>,
-    /// For a load of an earlier time: attempts before this were compacted away, and no snapshot is old enough to cover
-    /// them, so that their effect is missing. `None` if everything is there.
+    /// For a load of an earlier time: attempts before this were compacted away, and no snapshot is
+    /// old enough to cover them, so that their effect is missing. `None` if everything is there.
     pub missing_before: Option<Timestamp>,
 }
 
@@ -56,7 +58,8 @@ pub struct LoadReport {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct LogInfo {
-    /// Start of the fold; none if the inspection began with a checkpoint, which a load opens itself.
+    /// Start of the fold; none if the inspection began with a checkpoint, which a load opens
+    /// itself.
     start: Option<FoldStart>,
     /// Fetchers of all attempts, in alphabetical order.
     pub fetchers: Vec<String>,
@@ -76,18 +79,32 @@ pub fn survey(dir: &Path) -> Result<LogInfo, JournalError> {
 ///
 /// # Errors
 /// As [`replay`].
-pub fn inspect_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<LogInfo, JournalError> {
+pub fn inspect_with_progress(
+    dir: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<LogInfo, JournalError> {
     let checkpoint = checkpoint_restore::start_without_evidence(dir);
     let has_evidence = checkpoint.is_none();
     let start = checkpoint.map_or_else(|| FoldStart::newest(dir), Ok)?;
-    let mut names: BTreeSet<String> = start.contents.iter().flat_map(|c| c.image.fetchers.iter().cloned()).collect();
+    let mut names: BTreeSet<String> =
+        start.contents.iter().flat_map(|c| c.image.fetchers.iter().cloned()).collect();
     let known = start.contents.iter().flat_map(|c| c.registered.iter().cloned());
-    let mut registered: BTreeMap<String, FetcherEntry> = known.map(|of| (of.name.clone(), of)).collect();
+    let mut registered: BTreeMap<String, FetcherEntry> =
+        known.map(|of| (of.name.clone(), of)).collect();
     let from = start.contents.as_ref().map_or(0, |contents| contents.covers_seq + 1);
     let shards = vec![FetcherNames::default(); threads()];
-    let reader = start.reader.as_ref().ok_or_else(|| LogError::Invalid("missing reader of the log".into()))?;
-    let (shards, summary) =
-        reader.fold_sharded(from, shards, |_, _| {}, FetcherNames::take, &NamesInBlocks, progress)?;
+    let reader = start
+        .reader
+        .as_ref()
+        .ok_or_else(|| LogError::Invalid("missing reader of the log".into()))?;
+    let (shards, summary) = reader.fold_sharded(
+        from,
+        shards,
+        |_, _| {},
+        FetcherNames::take,
+        &NamesInBlocks,
+        progress,
+    )?;
     if !summary.damage.is_empty() {
         return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
     }
@@ -100,7 +117,11 @@ pub fn inspect_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> 
         registered.extend(shard.registered);
     }
     let registered = registered.into_values().take(MAX_FETCHERS).collect();
-    Ok(LogInfo { start: has_evidence.then_some(start), fetchers: names.into_iter().collect(), registered })
+    Ok(LogInfo {
+        start: has_evidence.then_some(start),
+        fetchers: names.into_iter().collect(),
+        registered,
+    })
 }
 
 /// Importance by type and value. The entry without a value is that of the whole type.
@@ -111,11 +132,14 @@ pub type Importances = HashMap<(String, Option<String>), f32>;
 /// # Errors
 /// As [`replay`].
 pub fn importances(dir: &Path) -> Result<Importances, JournalError> {
-    let known = FoldStart::newest(dir)?.contents.map(|contents| contents.importance).unwrap_or_default();
-    let mut found: Importances = known.into_iter().map(|of| ((of.kind, of.value), of.importance)).collect();
+    let known =
+        FoldStart::newest(dir)?.contents.map(|contents| contents.importance).unwrap_or_default();
+    let mut found: Importances =
+        known.into_iter().map(|of| ((of.kind, of.value), of.importance)).collect();
     pass(dir, |_, record| {
         if record.kind == schema::kind::IMPORTANCE
-            && let Entry::Importance(of) = schema::decode(record.kind, record.schema, record.payload)?
+            && let Entry::Importance(of) =
+                schema::decode(record.kind, record.schema, record.payload)?
         {
             found.insert((of.kind, of.value), of.importance);
         }
@@ -165,7 +189,12 @@ impl BlockFold<FetcherNames> for NamesInBlocks {
         block.keys()
     }
 
-    fn fold(&self, all: &mut FetcherNames, block: &AttemptColumns, records: &[BlockRecord]) -> Result<(), UnpackError> {
+    fn fold(
+        &self,
+        all: &mut FetcherNames,
+        block: &AttemptColumns,
+        records: &[BlockRecord],
+    ) -> Result<(), UnpackError> {
         let (mut reader, mut buffer) = (block.reader()?, RowBuffer::default());
         for &BlockRecord { seq, place, .. } in records {
             match reader.fetcher(place)? {
@@ -197,9 +226,9 @@ impl LogInfo {
     }
 }
 
-/// Loads everything in `dir` into `selector`: evidence, and the pauses of hosts, at the time `now`. Dates in the future
-/// count as the present one. No attempts may be recorded in `selector` meanwhile: the threads of a load share nothing, so that none waits for
-/// another.
+/// Loads everything in `dir` into `selector`: evidence, and the pauses of hosts, at the time `now`.
+/// Dates in the future count as the present one. No attempts may be recorded in `selector`
+/// meanwhile: the threads of a load share nothing, so that none waits for another.
 ///
 /// # Errors
 /// As [`replay`].
@@ -228,21 +257,23 @@ fn load_from(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<LoadReport, JournalError> {
     let date = selector.clock().date_of(now);
-    let (mut fold, present, started) = match checkpoint_restore::restore(dir, selector.learned(), date) {
-        Some(Restored { contents, reader, .. }) => {
-            let (present, started) = (contents.now.max(date), RecoveryPoint::of_checkpoint(&contents));
-            (Fold::of(contents, Some(reader), present), present, Some(started))
-        }
-        None => {
-            let start = start.map_or_else(|| FoldStart::newest(dir), Ok)?;
-            let (present, started) = (start.present(date), start.started.clone());
-            (Fold::begin(start, selector.learned(), present), present, started)
-        }
-    };
+    let (mut fold, present, started) =
+        match checkpoint_restore::restore(dir, selector.learned(), date) {
+            Some(Restored { contents, reader, .. }) => {
+                let (present, started) =
+                    (contents.now.max(date), RecoveryPoint::of_checkpoint(&contents));
+                (Fold::of(contents, Some(reader), present), present, Some(started))
+            }
+            None => {
+                let start = start.map_or_else(|| FoldStart::newest(dir), Ok)?;
+                let (present, started) = (start.present(date), start.started.clone());
+                (Fold::begin(start, selector.learned(), present), present, started)
+            }
+        };
     fold.advance(dir, selector.learned(), u64::MAX, present, progress)?;
     if selector.policy().remembers() {
-        // A snapshot holds evidence, but not what a policy remembers of attempts. So the policy observes all attempts
-        // that are still in the log.
+        // A snapshot holds evidence, but not what a policy remembers of attempts. So the policy
+        // observes all attempts that are still in the log.
         replay(dir, |_, entry| {
             if let Entry::Attempt(mut attempt) = entry {
                 attempt.attempted_at = attempt.attempted_at.min(date);
@@ -254,7 +285,9 @@ fn load_from(
     fold.outcome_counts.report_to(selector);
     let loaded = into_report(fold, selector, started, now);
     selector.restore_links(loaded.links.iter().map(|(link, state)| (link.clone(), *state)));
-    selector.restore_host_levels(loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)));
+    selector.restore_host_levels(
+        loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)),
+    );
     Ok(loaded)
 }
 
@@ -266,13 +299,16 @@ pub(super) fn into_report(
     now: Timestamp,
 ) -> LoadReport {
     let backoff = selector.backoff();
-    // Times in the future come from a wrong clock. They count as `now`, and no pause may be longer than the settings
-    // allow.
-    let longest = backoff.max_retry_after.max(pause(backoff.blocked_base.max(backoff.failed_base), MAX_RISK_LEVEL));
+    // Times in the future come from a wrong clock. They count as `now`, and no pause may be longer
+    // than the settings allow.
+    let longest = backoff
+        .max_retry_after
+        .max(pause(backoff.blocked_base.max(backoff.failed_base), MAX_RISK_LEVEL));
     // The log has dates, and the selector has times.
     let to_time_ms = selector.clock().ahead_ms().saturating_neg();
     let within = |until: Timestamp| until.moved_by(to_time_ms).min(now.saturating_add(longest));
-    fold.short_page_hosts().for_each(|domain| selector.state().hosts.set_complete_short_page(domain));
+    fold.short_page_hosts()
+        .for_each(|domain| selector.state().hosts.set_complete_short_page(domain));
     let (registered, mut links) = (fold.registered(), HashMap::new());
     for (link, (_, LinkEntry { mut state, .. })) in fold.links {
         state.paused_until = state.paused_until.map(within);
@@ -298,7 +334,8 @@ pub(super) fn into_report(
             }
         }
     }
-    let mut importance: Vec<ImportanceEntry> = fold.importance.into_values().map(|(_, of)| of).collect();
+    let mut importance: Vec<ImportanceEntry> =
+        fold.importance.into_values().map(|(_, of)| of).collect();
     importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
     for of in &importance {
         selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance));
@@ -316,7 +353,8 @@ pub(super) fn into_report(
     }
 }
 
-/// Returns the level of a host after a pause of `paused`. The pause was `base * 2^level`, and the level rose after it.
+/// Returns the level of a host after a pause of `paused`. The pause was `base * 2^level`, and the
+/// level rose after it.
 pub(super) fn level_after(paused: Duration, base: Duration) -> u8 {
     let times = (paused.as_millis() / base.as_millis().max(1)).max(1);
     (times.ilog2() as u8 + 1).min(MAX_RISK_LEVEL)

@@ -2,12 +2,12 @@
 //!
 //! Reading takes no lock and repairs nothing, so that commands work alongside a running crawler.
 //!
-//! Owns: writing entries ([`Journal`], a [`Sink`](crate::selector::Sink) of the selector), reading them back
-//! ([`replay`]), rebuilding a selector from them ([`load`]), [maintenance], and errors grouped by what a caller has to
-//! do about them.
+//! Owns: writing entries ([`Journal`], a [`Sink`](crate::selector::Sink) of the selector), reading
+//! them back ([`replay`]), rebuilding a selector from them ([`load`]), [maintenance], and errors
+//! grouped by what a caller has to do about them.
 //!
-//! Invariants: entries read back as they were accepted, in order, without those that a tombstone covers. Damage is
-//! never skipped silently.
+//! Invariants: entries read back as they were accepted, in order, without those that a tombstone
+//! covers. Damage is never skipped silently.
 //!
 //! Must not know: how bytes get to disk, which `fetchwise-log` does, nor what attempts teach.
 //!
@@ -77,19 +77,21 @@ mod write;
 
 pub use attempt_content::{AttemptContent, attempt_contents};
 pub use entry::{
-    Entry, FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone,
-    TombstoneTarget,
+    Entry, FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget,
+    Tombstone, TombstoneTarget,
 };
 pub use error::{ClockWitness, JournalError};
 pub use fetchwise_log::{
-    Acknowledgement, AppendError, DEFAULT_SEGMENT_BYTES, Damage, Durability, Error as LogError, Health, Lost, Metrics,
-    OnFull, OpenCheck, Progress, Recovery, Ticket, TornTail, UnknownName, WaitError,
+    Acknowledgement, AppendError, DEFAULT_SEGMENT_BYTES, Damage, Durability, Error as LogError,
+    Health, Lost, Metrics, OnFull, OpenCheck, Progress, Recovery, Ticket, TornTail, UnknownName,
+    WaitError,
 };
 pub use follow::{Follower, apply};
 #[cfg(feature = "json")]
 pub use import::{Import, ImportLineError, ImportedLine};
 pub use load::{
-    Importances, LoadReport, LogInfo, importances, inspect_with_progress, load, load_with_progress, survey,
+    Importances, LoadReport, LogInfo, importances, inspect_with_progress, load, load_with_progress,
+    survey,
 };
 pub use point_in_time::{AsOf, load_at};
 pub use query::{AttemptQuery, Order, OutcomeFilter, QueryStats, attempt, attempts, fetch_of};

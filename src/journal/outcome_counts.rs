@@ -1,7 +1,7 @@
 //! Lifetime counts of attempts by fetcher and outcome.
 //!
-//! They cover every attempt that the log accepted, including those that a compaction has dropped since. Forgotten
-//! attempts are not counted.
+//! They cover every attempt that the log accepted, including those that a compaction has dropped
+//! since. Forgotten attempts are not counted.
 //!
 //! Must not know: what attempts teach.
 
@@ -15,14 +15,16 @@ use crate::selector::Selector;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct OutcomeCounts {
     rows: Vec<(String, [u64; OUTCOMES])>,
-    /// The row of each name. A log may have any number of names, since every report can bring a new one.
+    /// The row of each name. A log may have any number of names, since every report can bring a new
+    /// one.
     places: HashMap<String, usize>,
 }
 
 impl OutcomeCounts {
     /// Counts `attempts` more attempts of `fetcher` with this outcome.
     pub(super) fn add(&mut self, fetcher: &str, outcome: usize, attempts: u64) {
-        // A fetcher without attempts has no row, so that counts survive encoding and decoding unchanged.
+        // A fetcher without attempts has no row, so that counts survive encoding and decoding
+        // unchanged.
         if attempts == 0 {
             return;
         }
@@ -37,7 +39,9 @@ impl OutcomeCounts {
 
     /// Counts one attempt less.
     pub(super) fn subtract(&mut self, fetcher: &str, outcome: usize) {
-        if let Some((_, counts)) = self.places.get(fetcher).and_then(|place| self.rows.get_mut(*place)) {
+        if let Some((_, counts)) =
+            self.places.get(fetcher).and_then(|place| self.rows.get_mut(*place))
+        {
             let count = &mut counts[outcome.min(OUTCOMES - 1)];
             *count = count.saturating_sub(1);
         }
@@ -51,7 +55,9 @@ impl OutcomeCounts {
     /// Calls `f` with every count above zero.
     pub(super) fn for_each<'t>(&'t self, mut f: impl FnMut(&'t str, usize, u64)) {
         for (fetcher, counts) in &self.rows {
-            for (outcome, attempts) in counts.iter().enumerate().filter(|(_, attempts)| **attempts > 0) {
+            for (outcome, attempts) in
+                counts.iter().enumerate().filter(|(_, attempts)| **attempts > 0)
+            {
                 f(fetcher, outcome, *attempts);
             }
         }

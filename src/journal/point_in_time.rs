@@ -2,7 +2,8 @@
 //!
 //! Owns: the starting point of such a rebuild, and which part of it is missing for good.
 //!
-//! Invariants: the result holds nothing that was recorded later, and nothing that has been forgotten since.
+//! Invariants: the result holds nothing that was recorded later, and nothing that has been
+//! forgotten since.
 //!
 //! Must not know: what the evidence is used for.
 
@@ -22,16 +23,16 @@ use fetchwise_types::time::Timestamp;
 /// Point in time of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsOf {
-    /// Everything made or changed until then, by the times of the records. An imported attempt counts from its own
-    /// time, not from the time of its import.
+    /// Everything made or changed until then, by the times of the records. An imported attempt
+    /// counts from its own time, not from the time of its import.
     At(Timestamp),
     /// Everything before the record with this sequence number.
     Before(u64),
 }
 
-/// Loads into `selector`, a new one, what was known in `dir` at `moment`: the newest snapshot that holds nothing later,
-/// and the records after it up to that point. Entries that have been forgotten since stay forgotten. `now` is the
-/// current time at that point.
+/// Loads into `selector`, a new one, what was known in `dir` at `moment`: the newest snapshot that
+/// holds nothing later, and the records after it up to that point. Entries that have been forgotten
+/// since stay forgotten. `now` is the current time at that point.
 ///
 /// # Errors
 /// As [`replay`](super::replay).
@@ -60,7 +61,8 @@ pub fn load_at(
     let started = start.started.clone();
     let is_whole = start.contents.is_some() || reader.floor_seq() == 0;
     let missing_before = if is_whole { None } else { cutoff };
-    let mut fold = Fold::begin(FoldStart { reader: Some(reader), ..start }, selector.learned(), now);
+    let mut fold =
+        Fold::begin(FoldStart { reader: Some(reader), ..start }, selector.learned(), now);
     let (upto, until) = match moment {
         AsOf::At(at) => (u64::MAX, Some(at)),
         AsOf::Before(seq) => (seq.saturating_sub(1), None),
@@ -71,7 +73,9 @@ pub fn load_at(
     fold.forget(dir, selector.learned(), &tombstones(dir, &mut |_| {})?.after(upto), now)?;
     let loaded = into_report(fold, selector, started, now);
     selector.restore_links(loaded.links.iter().map(|(link, state)| (link.clone(), *state)));
-    selector.restore_host_levels(loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)));
+    selector.restore_host_levels(
+        loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)),
+    );
     Ok(LoadReport { missing_before, ..loaded })
 }
 

@@ -4,8 +4,8 @@
 //!
 //! Owns: the choice of the segments that a query has to read.
 //!
-//! Invariants: a query returns what a [`replay`](super::replay) would have returned for it, tombstones included. A
-//! segment is skipped only if its seal rules out a match.
+//! Invariants: a query returns what a [`replay`](super::replay) would have returned for it,
+//! tombstones included. A segment is skipped only if its seal rules out a match.
 //!
 //! Must not know: what the attempts are used for.
 
@@ -50,9 +50,11 @@ pub struct AttemptQuery {
     pub ended: Option<OutcomeFilter>,
     /// A heuristic that it is tagged with.
     pub heuristic: Option<Heuristic>,
-    /// Only attempts recorded before this sequence number: the last one of the page before, newest first.
+    /// Only attempts recorded before this sequence number: the last one of the page before, newest
+    /// first.
     pub before_seq: Option<u64>,
-    /// Only attempts recorded after this sequence number: the last one of the page before, oldest first.
+    /// Only attempts recorded after this sequence number: the last one of the page before, oldest
+    /// first.
     pub after_seq: Option<u64>,
 }
 
@@ -92,7 +94,8 @@ pub struct QueryStats {
     pub bytes: (u64, u64),
     /// Attempts before this may have been compacted away. `None` if the log has not been compacted.
     pub compacted_before: Option<Timestamp>,
-    /// Torn tail, if the last writer died in the middle of a write. No acknowledged entry is missing.
+    /// Torn tail, if the last writer died in the middle of a write. No acknowledged entry is
+    /// missing.
     pub torn_tail: Option<TornTail>,
 }
 
@@ -106,26 +109,48 @@ impl AttemptQuery {
     fn may_be_in(&self, earliest: Option<i64>, latest: Option<i64>) -> bool {
         let Some(latest) = latest else { return false };
         self.since.is_none_or(|since| latest >= since.as_millis())
-            && self.until.zip(earliest).is_none_or(|(until, earliest)| earliest <= until.as_millis())
+            && self
+                .until
+                .zip(earliest)
+                .is_none_or(|(until, earliest)| earliest <= until.as_millis())
     }
 
-    /// Returns whether a match may have one of these sequence numbers, the second of which is after the last.
+    /// Returns whether a match may have one of these sequence numbers, the second of which is after
+    /// the last.
     fn may_be_between(&self, first_seq: u64, next_seq: Option<u64>) -> bool {
         self.before_seq.is_none_or(|before| first_seq < before)
-            && self.after_seq.zip(next_seq).is_none_or(|(after, next)| next.saturating_sub(1) > after)
+            && self
+                .after_seq
+                .zip(next_seq)
+                .is_none_or(|(after, next)| next.saturating_sub(1) > after)
     }
 
-    /// Returns whether a record is a matching attempt that no known tombstone covers. Copies nothing, except for an
-    /// error type.
-    fn fits(&self, seq: u64, record: &RecordRef<'_>, forgotten: &TombstoneSet) -> Result<bool, SchemaError> {
-        if self.before_seq.is_some_and(|before| seq >= before) || self.after_seq.is_some_and(|after| seq <= after) {
+    /// Returns whether a record is a matching attempt that no known tombstone covers. Copies
+    /// nothing, except for an error type.
+    fn fits(
+        &self,
+        seq: u64,
+        record: &RecordRef<'_>,
+        forgotten: &TombstoneSet,
+    ) -> Result<bool, SchemaError> {
+        if self.before_seq.is_some_and(|before| seq >= before)
+            || self.after_seq.is_some_and(|after| seq <= after)
+        {
             return Ok(false);
         }
-        if self.domain.as_deref().is_some_and(|domain| schema::key_of_domain(domain) != record.key_hash) {
+        if self
+            .domain
+            .as_deref()
+            .is_some_and(|domain| schema::key_of_domain(domain) != record.key_hash)
+        {
             return Ok(false);
         }
-        let Some(view) = schema::attempt(record.kind, record.schema, record.payload)? else { return Ok(false) };
-        let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        let Some(view) = schema::attempt(record.kind, record.schema, record.payload)? else {
+            return Ok(false);
+        };
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
         let fits = self.id.is_none_or(|id| id == view.id())
             && self.since.is_none_or(|since| view.at() >= since)
             && self.until.is_none_or(|until| view.at() <= until)
@@ -140,9 +165,9 @@ impl AttemptQuery {
                 Some(OutcomeFilter::Content) => view.is_success(),
                 Some(OutcomeFilter::Failed) => !view.is_success(),
                 Some(OutcomeFilter::Blocked) => view.is_banned(),
-                Some(OutcomeFilter::Error(name)) => {
-                    decode(record)?.and_then(|attempt| attempt.error_type).is_some_and(|error| error.name() == name)
-                }
+                Some(OutcomeFilter::Error(name)) => decode(record)?
+                    .and_then(|attempt| attempt.error_type)
+                    .is_some_and(|error| error.name() == name),
             })
     }
 }
@@ -157,14 +182,20 @@ struct WantedAttempts<'w> {
 impl<'w> WantedAttempts<'w> {
     fn new(query: &'w AttemptQuery, hash: Option<QueryHash>) -> Self {
         let hashed = hash.map(|hash| {
-            let name = |text: &Option<String>| text.as_deref().map(|text| hash.url(text).into_owned());
+            let name =
+                |text: &Option<String>| text.as_deref().map(|text| hash.url(text).into_owned());
             AttemptQuery { url: name(&query.url), link: name(&query.link), ..query.clone() }
         });
         Self { query, hashed: hashed.filter(|hashed| hashed != query) }
     }
 
     /// As [`AttemptQuery::fits`]. The log may have older attempts whose values are not hashed.
-    fn fits(&self, seq: u64, record: &RecordRef<'_>, forgotten: &TombstoneSet) -> Result<bool, SchemaError> {
+    fn fits(
+        &self,
+        seq: u64,
+        record: &RecordRef<'_>,
+        forgotten: &TombstoneSet,
+    ) -> Result<bool, SchemaError> {
         let hashed = self.hashed.as_ref();
         Ok(self.query.fits(seq, record, forgotten)?
             || hashed.map_or(Ok(false), |query| query.fits(seq, record, forgotten))?)
@@ -179,13 +210,17 @@ fn decode(record: &RecordRef<'_>) -> Result<Option<Attempt>, SchemaError> {
 }
 
 /// Returns whether a matching attempt is still not covered by a tombstone.
-fn is_not_forgotten(seq: u64, record: &RecordRef<'_>, forgotten: &TombstoneSet) -> Result<bool, SchemaError> {
+fn is_not_forgotten(
+    seq: u64,
+    record: &RecordRef<'_>,
+    forgotten: &TombstoneSet,
+) -> Result<bool, SchemaError> {
     let view = schema::attempt(record.kind, record.schema, record.payload)?;
     Ok(view.is_some_and(|view| !forgotten.covers_attempt(seq, &view)))
 }
 
-/// Copy of a record, kept until it is clear whether the query returns it. On the way to the newest, most copies are
-/// discarded.
+/// Copy of a record, kept until it is clear whether the query returns it. On the way to the newest,
+/// most copies are discarded.
 struct HeldRecord {
     seq: u64,
     kind: u16,
@@ -205,15 +240,17 @@ impl HeldRecord {
     }
 }
 
-/// Calls `f` with the attempts in `dir` that match the query, with their sequence numbers: at most `limit`, or until
-/// `f` breaks.
+/// Calls `f` with the attempts in `dir` that match the query, with their sequence numbers: at most
+/// `limit`, or until `f` breaks.
 ///
-/// Newest first needs memory for the matches of one segment, or for `limit` of them; oldest first needs none. Cost: a
-/// short read per segment, and a pass over the segments that may hold a match. Oldest first, or with an `until`, the
-/// pass covers all later segments too, because tombstones come after what they cover.
+/// Newest first needs memory for the matches of one segment, or for `limit` of them; oldest first
+/// needs none. Cost: a short read per segment, and a pass over the segments that may hold a match.
+/// Oldest first, or with an `until`, the pass covers all later segments too, because tombstones
+/// come after what they cover.
 ///
 /// # Errors
-/// As [`replay`](super::replay). Damage in a segment that was read is reported after `f` received everything readable.
+/// As [`replay`](super::replay). Damage in a segment that was read is reported after `f` received
+/// everything readable.
 pub fn attempts(
     dir: &Path,
     query: &AttemptQuery,
@@ -238,7 +275,9 @@ pub fn attempts(
         };
         match read {
             // The next round continues after the last attempt that `f` received.
-            Err(JournalError::Log(LogError::Replaced { .. })) if reopenings < MAX_REOPENINGS => reopenings += 1,
+            Err(JournalError::Log(LogError::Replaced { .. })) if reopenings < MAX_REOPENINGS => {
+                reopenings += 1
+            }
             other => break other?,
         }
     }
@@ -278,8 +317,11 @@ impl RunningQuery<'_> {
         let mut plan = SegmentPlan { may_hold: Vec::new(), bytes: Vec::new(), read: Vec::new() };
         for (index, segment) in reader.segments().enumerate() {
             let times = reader.segment_times(index)?;
-            let is_in_time = times.is_none_or(|times| self.wanted.query.may_be_in(times.earliest, times.latest));
-            plan.may_hold.push(is_in_time && self.wanted.query.may_be_between(segment.first_seq, segment.next_seq));
+            let is_in_time =
+                times.is_none_or(|times| self.wanted.query.may_be_in(times.earliest, times.latest));
+            plan.may_hold.push(
+                is_in_time && self.wanted.query.may_be_between(segment.first_seq, segment.next_seq),
+            );
             plan.bytes.push(segment.bytes);
             plan.read.push(false);
         }
@@ -324,8 +366,8 @@ impl RunningQuery<'_> {
         let wanted = self.wanted;
         let mut plan = self.plan(reader)?;
         let first = plan.may_hold.iter().position(|may| *may).unwrap_or(plan.may_hold.len());
-        // Tombstones come after what they cover, so they are collected first. The same pass finds the segments that
-        // hold a match.
+        // Tombstones come after what they cover, so they are collected first. The same pass finds
+        // the segments that hold a match.
         let mut forgotten = TombstoneSet::default();
         for index in first..plan.may_hold.len() {
             let (may_hold, mut holds) = (plan.may_hold[index], false);
@@ -337,7 +379,8 @@ impl RunningQuery<'_> {
             plan.may_hold[index] = holds;
         }
         self.count(&plan);
-        let (mut shown, limit, mut last, mut is_enough) = (self.found.shown, self.limit, self.next, self.limit == 0);
+        let (mut shown, limit, mut last, mut is_enough) =
+            (self.found.shown, self.limit, self.next, self.limit == 0);
         for index in first..plan.may_hold.len() {
             if is_enough || !plan.may_hold[index] {
                 continue;
@@ -375,7 +418,8 @@ impl RunningQuery<'_> {
             self.count(&plan);
             while let Some(one) = held.pop_back() {
                 let record = one.as_ref();
-                let failed = |source| JournalError::Record { seq: one.seq, source: Arc::new(source) };
+                let failed =
+                    |source| JournalError::Record { seq: one.seq, source: Arc::new(source) };
                 if !is_not_forgotten(one.seq, &record, &forgotten).map_err(failed)? {
                     continue;
                 }
@@ -390,8 +434,8 @@ impl RunningQuery<'_> {
         Ok(())
     }
 
-    /// Returns the last matching attempts of one segment that `f` has not received, at most as many as the limit
-    /// allows. Collects the tombstones of the segment.
+    /// Returns the last matching attempts of one segment that `f` has not received, at most as many
+    /// as the limit allows. Collects the tombstones of the segment.
     fn newest_of(
         &mut self,
         reader: &Reader,
@@ -414,8 +458,8 @@ impl RunningQuery<'_> {
             Ok(())
         })?;
         if tombstones > 0 && fell_out {
-            // A tombstone may cover some of the attempts kept. Then older ones, which were dropped for them, match
-            // again.
+            // A tombstone may cover some of the attempts kept. Then older ones, which were dropped
+            // for them, match again.
             held.clear();
             self.read(reader, plan, index, |seq, record| {
                 if seq < below && wanted.fits(seq, record, forgotten)? {
@@ -430,12 +474,14 @@ impl RunningQuery<'_> {
 
 /// Keeps the last `room` records.
 fn keep(held: &mut VecDeque<HeldRecord>, room: usize, seq: u64, record: &RecordRef<'_>) {
-    let spare = if held.len() == room { held.pop_front().map(|oldest| oldest.payload) } else { None };
+    let spare =
+        if held.len() == room { held.pop_front().map(|oldest| oldest.payload) } else { None };
     held.push_back(HeldRecord::of(seq, record, spare.unwrap_or_default()));
 }
 
-/// Returns the attempt with this id and its sequence number, or `None` if it is missing or forgotten. The id of a live
-/// attempt contains its time, so the query first reads the part of the log around it.
+/// Returns the attempt with this id and its sequence number, or `None` if it is missing or
+/// forgotten. The id of a live attempt contains its time, so the query first reads the part of the
+/// log around it.
 ///
 /// # Errors
 /// As [`attempts`].
@@ -449,10 +495,17 @@ pub fn attempt(dir: &Path, id: Uuid) -> Result<Option<(u64, Attempt)>, JournalEr
         .map(|_| found.is_some())
     };
     let by_id = AttemptQuery { id: Some(id), ..AttemptQuery::default() };
-    let near = id.get_timestamp().map(|at| at.to_unix()).and_then(|(seconds, _)| i64::try_from(seconds).ok());
+    let near = id
+        .get_timestamp()
+        .map(|at| at.to_unix())
+        .and_then(|(seconds, _)| i64::try_from(seconds).ok());
     if let Some(seconds) = near {
         let at = |seconds: i64| Some(Timestamp::from_millis(seconds.saturating_mul(1000)));
-        let query = AttemptQuery { since: at(seconds - NEAR_S), until: at(seconds + NEAR_S), ..by_id.clone() };
+        let query = AttemptQuery {
+            since: at(seconds - NEAR_S),
+            until: at(seconds + NEAR_S),
+            ..by_id.clone()
+        };
         if search(&query)? {
             return Ok(found);
         }
@@ -461,11 +514,12 @@ pub fn attempt(dir: &Path, id: Uuid) -> Result<Option<(u64, Attempt)>, JournalEr
     Ok(found)
 }
 
-/// Seconds around the time of an id within which its attempt is recorded, unless the attempt was imported.
+/// Seconds around the time of an id within which its attempt is recorded, unless the attempt was
+/// imported.
 const NEAR_S: i64 = 3600;
 
-/// Returns the attempts of the fetch that the attempt `of` belongs to, including itself, in order. These are the
-/// consecutively numbered attempts of its link.
+/// Returns the attempts of the fetch that the attempt `of` belongs to, including itself, in order.
+/// These are the consecutively numbered attempts of its link.
 ///
 /// # Errors
 /// As [`attempts`].

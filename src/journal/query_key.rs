@@ -1,7 +1,7 @@
 //! The key by which a data directory hashes the values of query strings.
 //!
-//! Invariants: a directory has at most one key, which only its owner can read. A key that cannot be read is an error:
-//! another one would give every link another identity.
+//! Invariants: a directory has at most one key, which only its owner can read. A key that cannot be
+//! read is an error: another one would give every link another identity.
 //!
 //! Must not know: which texts are hashed.
 
@@ -19,7 +19,8 @@ const FILE: &str = "query-key";
 /// The file while it is being written.
 const PART: &str = "query-key.new";
 
-/// Returns the hash of the query values in the data directory `dir`; `None` if it keeps them as they are, or is missing.
+/// Returns the hash of the query values in the data directory `dir`; `None` if it keeps them as
+/// they are, or is missing.
 ///
 /// # Errors
 /// The key cannot be read.
@@ -27,7 +28,9 @@ pub fn query_hash(dir: &Path) -> Result<Option<QueryHash>, JournalError> {
     let mut text = String::new();
     let read = File::open(dir.join(FILE)).and_then(|file| file.take(256).read_to_string(&mut text));
     match read {
-        Ok(_) => parse(&text).map(|key| Some(QueryHash::new(key))).ok_or_else(|| unusable(dir, &damaged())),
+        Ok(_) => parse(&text)
+            .map(|key| Some(QueryHash::new(key)))
+            .ok_or_else(|| unusable(dir, &damaged())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(unusable(dir, &error)),
     }
@@ -74,13 +77,18 @@ fn damaged() -> io::Error {
 }
 
 fn unusable(dir: &Path, error: &io::Error) -> JournalError {
-    JournalError::QueryKey { file: dir.join(FILE), source: Arc::new(io::Error::new(error.kind(), error.to_string())) }
+    JournalError::QueryKey {
+        file: dir.join(FILE),
+        source: Arc::new(io::Error::new(error.kind(), error.to_string())),
+    }
 }
 
 /// Returns the target of a tombstone as the log names it.
 pub(super) fn forgotten(hash: Option<&QueryHash>, target: &TombstoneTarget) -> TombstoneTarget {
     match (hash, target) {
-        (Some(hash), TombstoneTarget::Link(link)) => TombstoneTarget::Link(hash.url(link).into_owned()),
+        (Some(hash), TombstoneTarget::Link(link)) => {
+            TombstoneTarget::Link(hash.url(link).into_owned())
+        }
         _ => target.clone(),
     }
 }
@@ -102,23 +110,35 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(query_hash(dir.path()).unwrap(), None);
         let made = open_or_create(dir.path()).unwrap();
-        assert_eq!((query_hash(dir.path()).unwrap(), open_or_create(dir.path()).unwrap()), (Some(made), made));
+        assert_eq!(
+            (query_hash(dir.path()).unwrap(), open_or_create(dir.path()).unwrap()),
+            (Some(made), made)
+        );
         let other = tempfile::tempdir().unwrap();
         assert_ne!(open_or_create(other.path()).unwrap(), made);
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
-            assert_eq!(fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(
+                fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
         }
     }
 
     #[test]
     fn a_damaged_key_is_not_replaced() {
         let dir = tempfile::tempdir().unwrap();
-        for text in ["", "00", "zz0102030405060708090a0b0c0d0e0f\n", "000102030405060708090a0b0c0d0e0f"] {
+        for text in
+            ["", "00", "zz0102030405060708090a0b0c0d0e0f\n", "000102030405060708090a0b0c0d0e0f"]
+        {
             fs::write(dir.path().join(FILE), text).unwrap();
-            let failed = [query_hash(dir.path()).unwrap_err(), open_or_create(dir.path()).unwrap_err()];
-            assert!(failed.iter().all(|error| error.to_string().contains("query-key")), "{failed:?}");
+            let failed =
+                [query_hash(dir.path()).unwrap_err(), open_or_create(dir.path()).unwrap_err()];
+            assert!(
+                failed.iter().all(|error| error.to_string().contains("query-key")),
+                "{failed:?}"
+            );
             assert_eq!(fs::read_to_string(dir.path().join(FILE)).unwrap(), text);
         }
     }

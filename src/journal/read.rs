@@ -1,6 +1,7 @@
 //! Passes over the raw records of a log, in order, alongside a running writer.
 //!
-//! Owns: passes over the log, and the retries when a compaction or a live writer changes it meanwhile.
+//! Owns: passes over the log, and the retries when a compaction or a live writer changes it
+//! meanwhile.
 //!
 //! Invariants: damage is never skipped silently. Entries that a tombstone covers are left out.
 //!
@@ -20,7 +21,8 @@ use crate::journal::tombstones::TombstoneSet;
 
 /// Time after which a torn tail is no longer taken for the unfinished write of a live writer.
 pub(super) const SETTLE: Duration = Duration::from_millis(25);
-/// Number of times that a reader starts again after a compaction removed a file that it was reading.
+/// Number of times that a reader starts again after a compaction removed a file that it was
+/// reading.
 pub(super) const MAX_REOPENINGS: u32 = 8;
 
 /// Result of a pass over the log.
@@ -33,16 +35,17 @@ pub struct ReplayReport {
     pub entries: u64,
     /// Attempts and other entries that a tombstone covers.
     pub forgotten: u64,
-    /// Torn tail, if the last writer died in the middle of a write. No acknowledged entry is missing.
+    /// Torn tail, if the last writer died in the middle of a write. No acknowledged entry is
+    /// missing.
     pub torn_tail: Option<TornTail>,
 }
 
-/// Calls `f` with every entry in `dir`, in order, without those that a tombstone covers. A directory that does not
-/// exist is an empty journal.
+/// Calls `f` with every entry in `dir`, in order, without those that a tombstone covers. A
+/// directory that does not exist is an empty journal.
 ///
 /// # Errors
-/// [`JournalError::is_refusal`] when the log is damaged (reported after `f` received everything readable) or newer than
-/// this release.
+/// [`JournalError::is_refusal`] when the log is damaged (reported after `f` received everything
+/// readable) or newer than this release.
 pub fn replay(dir: &Path, mut f: impl FnMut(u64, Entry)) -> Result<ReplayReport, JournalError> {
     let forgotten = tombstones(dir, &mut |_| {})?;
     let mut found = ReplayReport::default();
@@ -156,7 +159,9 @@ pub(super) fn pass_range(
                     break;
                 }
                 Ok(summary) if !summary.damage.is_empty() => {
-                    return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
+                    return Err(
+                        LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into()
+                    );
                 }
                 Ok(_) => {}
                 Err(error) => return Err(error.into()),

@@ -2,7 +2,8 @@
 //!
 //! Owns: the order in which both are opened, and what counts as the present of a start.
 //!
-//! Invariants: the reader is opened first, so that a compaction in between removes nothing that the snapshot lacks.
+//! Invariants: the reader is opened first, so that a compaction in between removes nothing that the
+//! snapshot lacks.
 //!
 //! Must not know: what either teaches.
 
@@ -31,8 +32,8 @@ pub struct RecoveryPoint {
 /// Starting point of a fold.
 #[derive(Debug, Default)]
 pub(super) struct FoldStart {
-    /// Reader that was opened before the search for the snapshot, so that a compaction in between removes nothing that
-    /// the snapshot lacks.
+    /// Reader that was opened before the search for the snapshot, so that a compaction in between
+    /// removes nothing that the snapshot lacks.
     pub(super) reader: Option<Reader>,
     /// What the snapshot holds, without its groups of entries if `snapshot` has them.
     pub(super) contents: Option<SnapshotContents>,
@@ -46,12 +47,14 @@ impl FoldStart {
         let reader = Some(open(dir)?);
         let (search, contents) = load_decoded(dir)?;
         let Some(found) = search.snapshot else {
-            // No snapshot is good, but the segments still hold every record. So all of them are replayed.
+            // No snapshot is good, but the segments still hold every record. So all of them are
+            // replayed.
             let started = (!search.rejected.is_empty())
                 .then(|| RecoveryPoint { rejected: search.rejected, ..RecoveryPoint::default() });
             return Ok(Self { reader, contents: None, snapshot: None, started });
         };
-        let started = Some(RecoveryPoint { rejected: search.rejected, ..RecoveryPoint::of(&found) });
+        let started =
+            Some(RecoveryPoint { rejected: search.rejected, ..RecoveryPoint::of(&found) });
         Ok(Self { reader, contents, snapshot: Some(found), started })
     }
 
@@ -60,8 +63,9 @@ impl FoldStart {
         self.contents.as_ref().map(|contents| contents.now)
     }
 
-    /// Returns the time that counts as the present: the clock's, but never earlier than that of the snapshot. Otherwise a
-    /// board that boots in 1970 would regard all evidence as made in the future.
+    /// Returns the time that counts as the present: the clock's, but never earlier than that of the
+    /// snapshot. Otherwise a board that boots in 1970 would regard all evidence as made in the
+    /// future.
     pub(super) fn present(&self, now: Timestamp) -> Timestamp {
         self.last_present().map_or(now, |last| last.max(now))
     }
@@ -81,23 +85,26 @@ impl FoldStart {
     }
 }
 
-/// Returns the newest good snapshot that this release can decode, with its contents. Any other counts as damaged, except
-/// for one of a newer release, which is left to that release.
+/// Returns the newest good snapshot that this release can decode, with its contents. Any other
+/// counts as damaged, except for one of a newer release, which is left to that release.
 fn load_decoded(dir: &Path) -> Result<(SnapshotSearch, Option<SnapshotContents>), JournalError> {
     let (contents, newer) = (Cell::new(None), Cell::new(None));
-    let search = fetchwise_log::load_snapshot_checked(dir, &|found| match snapshot::decode_without_groups(found) {
-        Ok(decoded) => {
-            contents.set(Some(decoded));
-            Ok(())
-        }
-        Err(error) => {
-            let what = error.what;
-            if error.is_newer() {
-                newer.set(Some(error));
+    let search =
+        fetchwise_log::load_snapshot_checked(dir, &|found| match snapshot::decode_without_groups(
+            found,
+        ) {
+            Ok(decoded) => {
+                contents.set(Some(decoded));
+                Ok(())
             }
-            Err(what)
-        }
-    });
+            Err(error) => {
+                let what = error.what;
+                if error.is_newer() {
+                    newer.set(Some(error));
+                }
+                Err(what)
+            }
+        });
     match newer.take() {
         Some(error) => Err(error.into()),
         None => Ok((search?, contents.take())),
@@ -117,6 +124,10 @@ impl RecoveryPoint {
 
     fn of(found: &Snapshot) -> Self {
         let meta = found.meta();
-        Self { covers_seq: meta.covers_seq, taken: Timestamp::from_millis(meta.taken_ms), rejected: Vec::new() }
+        Self {
+            covers_seq: meta.covers_seq,
+            taken: Timestamp::from_millis(meta.taken_ms),
+            rejected: Vec::new(),
+        }
     }
 }

@@ -1,9 +1,10 @@
-//! Reading a journal for replication: its attempts as remote attempts, and its evidence as a snapshot.
+//! Reading a journal for replication: its attempts as remote attempts, and its evidence as a
+//! snapshot.
 //!
 //! Owns: which records become remote attempts.
 //!
-//! Invariants: a record that a tombstone covers is never replicated, nor one that moves no weight. A record that a
-//! compaction dropped is distinguished from one that has nothing to replicate.
+//! Invariants: a record that a tombstone covers is never replicated, nor one that moves no weight.
+//! A record that a compaction dropped is distinguished from one that has nothing to replicate.
 //!
 //! Must not know: where remote attempts are sent.
 
@@ -36,7 +37,8 @@ const NO_LIMIT: Timestamp = Timestamp::from_millis(i64::MAX);
 pub struct RemoteLinkState<'a> {
     /// xxh3-64 of the link's name.
     pub link: u64,
-    /// Domain of the link's URL. Empty if an operator ended the pause of a link whose domain is unknown.
+    /// Domain of the link's URL. Empty if an operator ended the pause of a link whose domain is
+    /// unknown.
     pub domain: &'a str,
     /// State of the link, without the time of its last attempt.
     pub state: LinkState,
@@ -155,7 +157,12 @@ fn of_link(entry: &Entry) -> Option<RemoteLinkState<'_>> {
     match entry {
         Entry::Link(entry) => Some(RemoteLinkState::of(entry)),
         Entry::Release(Release { target: ReleaseTarget::Link(link), at }) => {
-            Some(RemoteLinkState { link: xxh3_64(link.as_bytes()), domain: "", state: LinkState::default(), at: *at })
+            Some(RemoteLinkState {
+                link: xxh3_64(link.as_bytes()),
+                domain: "",
+                state: LinkState::default(),
+                at: *at,
+            })
         }
         _ => None,
     }
@@ -173,7 +180,8 @@ impl<'a> RemoteLinkState<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LogEvidence {
-    /// Last record that is included. It may lie after the requested one if a snapshot of the log covers more.
+    /// Last record that is included. It may lie after the requested one if a snapshot of the log
+    /// covers more.
     pub upto: u64,
     /// Evidence of the attempts.
     pub share: EvidenceSnapshot,
@@ -181,9 +189,9 @@ pub struct LogEvidence {
     pub links: Vec<(u64, LinkEntry)>,
 }
 
-/// Folds the records up to `upto`, without forgotten ones and without those for which `leaves_out` returns true.
-/// `blank` has learned nothing yet, and is used up. The newest record decides what has faded, or `now` if that record is
-/// later.
+/// Folds the records up to `upto`, without forgotten ones and without those for which `leaves_out`
+/// returns true. `blank` has learned nothing yet, and is used up. The newest record decides what
+/// has faded, or `now` if that record is later.
 ///
 /// # Errors
 /// As [`replay`](super::replay).
@@ -195,13 +203,17 @@ pub fn fold(
     now: Timestamp,
 ) -> Result<LogEvidence, JournalError> {
     let mut fold = Fold::begin(FoldStart::newest(dir)?, blank, now);
-    // A record dated years ahead would fade all other weights of its keys to zero before it is retracted.
+    // A record dated years ahead would fade all other weights of its keys to zero before it is
+    // retracted.
     let limit = if leaves_out.is_some() { now } else { NO_LIMIT };
     fold.advance(dir, blank, upto, limit, &mut |_| {})?;
     let covers = fold.covers_seq;
     if let Some(leaves_out) = leaves_out {
         let mut forgotten = TombstoneSet::default();
-        pass(dir, |seq, record| if seq <= covers { forgotten.add_record(seq, &record) } else { Ok(()) })?;
+        pass(
+            dir,
+            |seq, record| if seq <= covers { forgotten.add_record(seq, &record) } else { Ok(()) },
+        )?;
         pass(dir, |seq, record| {
             if seq > covers || !leaves_out(seq) {
                 return Ok(());
@@ -218,13 +230,18 @@ pub fn fold(
     Ok(LogEvidence { upto: covers.max(upto), share, links: fold.links.into_values().collect() })
 }
 
-/// Retracts from shared evidence the attempts of a domain before the record `before`, and returns their number. The
-/// caller forgets the domain's own evidence. Attempts that an older tombstone covers are not in evidence any more, and
-/// compacted attempts cannot be retracted.
+/// Retracts from shared evidence the attempts of a domain before the record `before`, and returns
+/// their number. The caller forgets the domain's own evidence. Attempts that an older tombstone
+/// covers are not in evidence any more, and compacted attempts cannot be retracted.
 ///
 /// # Errors
 /// As [`replay`](super::replay).
-pub fn retract_domain(dir: &Path, learned: &Learned, domain: &str, before: u64) -> Result<u64, JournalError> {
+pub fn retract_domain(
+    dir: &Path,
+    learned: &Learned,
+    domain: &str,
+    before: u64,
+) -> Result<u64, JournalError> {
     let mut older = TombstoneSet::default();
     pass(dir, |seq, record| if seq < before { older.add_record(seq, &record) } else { Ok(()) })?;
     let mut taken = 0;
@@ -237,7 +254,11 @@ pub fn retract_domain(dir: &Path, learned: &Learned, domain: &str, before: u64) 
             && !older.covers_attempt(seq, &view)
         {
             let is_of_another = view.domain() != Some(domain);
-            learned.evidence.retract(&ClampedAttempt(view, NO_LIMIT), &learned.registry, is_of_another);
+            learned.evidence.retract(
+                &ClampedAttempt(view, NO_LIMIT),
+                &learned.registry,
+                is_of_another,
+            );
             taken += 1;
         }
         Ok(())
@@ -253,8 +274,8 @@ pub fn floor_seq(dir: &Path) -> Result<u64, JournalError> {
     Ok(open(dir)?.floor_seq())
 }
 
-/// Returns the landmark, the half-life and the numbered sections of an evidence snapshot. The sections are those of a
-/// journal snapshot that hold evidence.
+/// Returns the landmark, the half-life and the numbered sections of an evidence snapshot. The
+/// sections are those of a journal snapshot that hold evidence.
 pub fn encode(share: &EvidenceSnapshot) -> (i64, u64, Vec<(u32, Vec<u8>)>) {
     let contents = SnapshotContents { image: share.clone(), ..SnapshotContents::default() };
     let meta = contents.meta();
@@ -262,7 +283,11 @@ pub fn encode(share: &EvidenceSnapshot) -> (i64, u64, Vec<(u32, Vec<u8>)>) {
 }
 
 /// Decodes an evidence snapshot. Returns `None` for invalid sections.
-pub fn decode(landmark_ms: i64, half_life_ms: u64, sections: &[(u32, &[u8])]) -> Option<EvidenceSnapshot> {
+pub fn decode(
+    landmark_ms: i64,
+    half_life_ms: u64,
+    sections: &[(u32, &[u8])],
+) -> Option<EvidenceSnapshot> {
     let mut image = decode_sections(sections, 0)?.image;
     let half_life = std::time::Duration::from_millis(half_life_ms);
     image.decay = Decay::at_landmark(half_life, Timestamp::from_millis(landmark_ms));

@@ -2,8 +2,8 @@
 //!
 //! Owns: the sections, whose layout `log/FORMAT.md` describes.
 //!
-//! Invariants: a released section never changes; a new version is added alongside it. Encoded contents decode to the
-//! same. Any bytes decode or are rejected.
+//! Invariants: a released section never changes; a new version is added alongside it. Encoded
+//! contents decode to the same. Any bytes decode or are rejected.
 //!
 //! Must not know: files.
 
@@ -21,7 +21,9 @@ use crate::evidence::decay::Decay;
 use crate::evidence::evidence_snapshot::{EntryAddress, EvidenceSnapshot, SignalCellRow};
 use crate::evidence::host_signal_counts::RawSignalCounts;
 use crate::journal::column_codec::{ColumnReader, ColumnWriter};
-use crate::journal::entry_groups::{EncodedGroup, GroupTotals, decode_group, encode_groups, place_of};
+use crate::journal::entry_groups::{
+    EncodedGroup, GroupTotals, decode_group, encode_groups, place_of,
+};
 use crate::journal::outcome_counts::OutcomeCounts;
 use crate::metrics::recorder::outcome_index::{outcome_name, outcome_named};
 use crate::selector::Prior;
@@ -80,7 +82,8 @@ pub(super) struct SnapshotContents {
 impl SnapshotContents {
     /// Drops short pages of hosts of which no evidence is left: they are as good as unknown.
     pub(super) fn without_unknown_hosts(mut self, learned: &Learned) -> Self {
-        self.short_page_hosts.retain(|domain| learned.evidence.is_in_image(domain, self.image.as_of));
+        self.short_page_hosts
+            .retain(|domain| learned.evidence.is_in_image(domain, self.image.as_of));
         self
     }
 
@@ -100,7 +103,8 @@ impl SnapshotContents {
         }
     }
 
-    /// Returns the decayed weight of all cells as of the image's time, which a compaction must not change.
+    /// Returns the decayed weight of all cells as of the image's time, which a compaction must not
+    /// change.
     pub(super) fn weight(&self) -> f64 {
         let down = self.image.decay.map_or(1.0, |decay| decay.down(self.image.as_of));
         self.image.weight() + self.grouped.weight * down
@@ -109,11 +113,15 @@ impl SnapshotContents {
     /// Returns whether all weights are finite. A reader drops or rejects others.
     pub(super) fn is_finite(&self) -> bool {
         let cells = self.image.cells.iter().map(|cell| &cell.raw);
-        let mut exact = cells.clone().flat_map(|raw| [raw.success, raw.total, raw.blocked, raw.duration]);
-        let mut recent = cells.flat_map(|r| [r.recent_success, r.recent_total, r.alert_success, r.alert_total]);
+        let mut exact =
+            cells.clone().flat_map(|raw| [raw.success, raw.total, raw.blocked, raw.duration]);
+        let mut recent =
+            cells.flat_map(|r| [r.recent_success, r.recent_total, r.alert_success, r.alert_total]);
         let signals = self.image.signal_cells.iter().map(|cell| &cell.raw);
         let mut signals = signals.flat_map(|raw| [raw.pair, raw.short, raw.alike, (raw.both, 0.0)]);
-        exact.all(f64::is_finite) && recent.all(f32::is_finite) && signals.all(|(a, b)| a.is_finite() && b.is_finite())
+        exact.all(f64::is_finite)
+            && recent.all(f32::is_finite)
+            && signals.all(|(a, b)| a.is_finite() && b.is_finite())
     }
 
     /// Returns the sections, each with its kind. The groups of entries are those of the image.
@@ -131,9 +139,15 @@ impl SnapshotContents {
             c.i64s([millis(self.cutoff)]);
             c.i64s([millis(image.days_since)]);
         });
-        put(kind::FETCHERS, image.fetchers.len(), &|c| c.texts(image.fetchers.iter().map(String::as_str)));
-        put(kind::SIGNALS, image.signals.len(), &|c| c.texts(image.signals.iter().map(String::as_str)));
-        put(kind::SIGNAL_CELLS, image.signal_cells.len(), &|c| signal_columns(&image.signal_cells, c));
+        put(kind::FETCHERS, image.fetchers.len(), &|c| {
+            c.texts(image.fetchers.iter().map(String::as_str))
+        });
+        put(kind::SIGNALS, image.signals.len(), &|c| {
+            c.texts(image.signals.iter().map(String::as_str))
+        });
+        put(kind::SIGNAL_CELLS, image.signal_cells.len(), &|c| {
+            signal_columns(&image.signal_cells, c)
+        });
         put(kind::LINKS, self.links.len(), &|c| link_columns(&self.links, c));
         put(kind::HOSTS, self.hosts.len(), &|c| {
             c.i64s(self.hosts.iter().map(|h| h.at.as_millis()));
@@ -173,7 +187,8 @@ impl SnapshotContents {
             c.texts(self.priors.iter().map(|p| p.value.as_str()));
             c.texts(self.priors.iter().map(|p| p.fetcher.as_str()));
         });
-        sections.extend(encode_groups(image).into_iter().map(|group| (kind::ENTRY_GROUP, group.bytes)));
+        sections
+            .extend(encode_groups(image).into_iter().map(|group| (kind::ENTRY_GROUP, group.bytes)));
         sections
     }
 }
@@ -198,7 +213,9 @@ fn pace_columns(paces: &[PaceEntry], to: &mut ColumnWriter) {
     to.u32s(paces.iter().map(|pace| u32::from(pace.level)));
     to.u32s(paces.iter().map(|pace| u32::from(pace.cause)));
     for word in 0..8 {
-        let of = |pace: &PaceEntry| u64::from_le_bytes(std::array::from_fn(|byte| pace.state[word * 8 + byte]));
+        let of = |pace: &PaceEntry| {
+            u64::from_le_bytes(std::array::from_fn(|byte| pace.state[word * 8 + byte]))
+        };
         to.u64s(paces.iter().map(of));
     }
     to.texts(paces.iter().map(|pace| pace.name.as_str()));
@@ -211,10 +228,15 @@ pub(super) fn sections(encoded: &[(u32, Vec<u8>)]) -> Vec<Section<'_>> {
 
 /// Returns the sections of the container for groups of entries.
 pub(super) fn group_sections(groups: &[EncodedGroup]) -> impl Iterator<Item = Section<'_>> {
-    groups.iter().map(|EncodedGroup { bytes, .. }| Section { kind: kind::ENTRY_GROUP, version: VERSION, bytes })
+    groups.iter().map(|EncodedGroup { bytes, .. }| Section {
+        kind: kind::ENTRY_GROUP,
+        version: VERSION,
+        bytes,
+    })
 }
 
-/// Returns a hash of the settings that a fold depends on, and of the priors that decisions were made with.
+/// Returns a hash of the settings that a fold depends on, and of the priors that decisions were
+/// made with.
 fn config_hash(half_life_ms: u64, priors: &[Prior]) -> [u8; 16] {
     let mut text = half_life_ms.to_string();
     for Prior { kind, value, fetcher, success_rate, samples } in priors {
@@ -257,15 +279,18 @@ pub(super) fn decode(snapshot: &Snapshot) -> Result<SnapshotContents, DecodeErro
     decode_with(snapshot, &all_sections(snapshot)?)
 }
 
-/// Decodes a snapshot's sections except for the groups of the map's entries, of which it returns the totals. The groups
-/// are valid.
+/// Decodes a snapshot's sections except for the groups of the map's entries, of which it returns
+/// the totals. The groups are valid.
 pub(super) fn decode_without_groups(snapshot: &Snapshot) -> Result<SnapshotContents, DecodeError> {
     let mut sections = all_sections(snapshot)?;
-    sections.retain(|(kind, bytes)| *kind != kind::ENTRY_GROUP || place_of(bytes) != Some(EntryAddress::MAP));
+    sections.retain(|(kind, bytes)| {
+        *kind != kind::ENTRY_GROUP || place_of(bytes) != Some(EntryAddress::MAP)
+    });
     let mut contents = decode_with(snapshot, &sections)?;
     let refused = |what| DecodeError { file: snapshot.path().to_owned(), what };
     let groups = groups(snapshot);
-    contents.grouped = totals(&groups, &contents.image).ok_or_else(|| refused("an inconsistent group of entries"))?;
+    contents.grouped = totals(&groups, &contents.image)
+        .ok_or_else(|| refused("an inconsistent group of entries"))?;
     if contents.image.decay.is_none() && !groups.is_empty() {
         return Err(refused("invalid half-life"));
     }
@@ -274,7 +299,10 @@ pub(super) fn decode_without_groups(snapshot: &Snapshot) -> Result<SnapshotConte
 
 /// Returns the groups of the map's entries of a snapshot.
 pub(super) fn groups(snapshot: &Snapshot) -> Vec<&[u8]> {
-    let all = snapshot.sections().filter(|section| section.kind == kind::ENTRY_GROUP).map(|section| section.bytes);
+    let all = snapshot
+        .sections()
+        .filter(|section| section.kind == kind::ENTRY_GROUP)
+        .map(|section| section.bytes);
     all.filter(|bytes| place_of(bytes) == Some(EntryAddress::MAP)).collect()
 }
 
@@ -286,8 +314,8 @@ fn totals(groups: &[&[u8]], image: &EvidenceSnapshot) -> Option<GroupTotals> {
         let mut rows = EvidenceSnapshot { fetchers, signals, ..EvidenceSnapshot::default() };
         let mut done = Vec::new();
         // Relaxed: each index is taken once, and what it stands for does not change.
-        while let Some((index, group)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, groups.get(index)?)))
+        while let Some((index, group)) = Some(next.fetch_add(1, Ordering::Relaxed))
+            .and_then(|index| Some((index, groups.get(index)?)))
         {
             rows.clear_rows();
             done.push((index, decode_group(group, &mut rows)));
@@ -318,19 +346,26 @@ fn all_sections(snapshot: &Snapshot) -> Result<Vec<(u32, &[u8])>, DecodeError> {
     Ok(snapshot.sections().map(|section| (section.kind, section.bytes)).collect())
 }
 
-fn decode_with(snapshot: &Snapshot, sections: &[(u32, &[u8])]) -> Result<SnapshotContents, DecodeError> {
+fn decode_with(
+    snapshot: &Snapshot,
+    sections: &[(u32, &[u8])],
+) -> Result<SnapshotContents, DecodeError> {
     let refused = |what| DecodeError { file: snapshot.path().to_owned(), what };
     let meta = snapshot.meta();
     let half_life = std::time::Duration::from_millis(meta.half_life_ms);
     let decay = Decay::at_landmark(half_life, Timestamp::from_millis(meta.landmark_ms));
-    let contents = decode_sections(sections, meta.covers_seq).ok_or_else(|| refused("inconsistent columns"))?;
+    let contents = decode_sections(sections, meta.covers_seq)
+        .ok_or_else(|| refused("inconsistent columns"))?;
     if decay.is_none() && !contents.image.entries.is_empty() {
         return Err(refused("invalid half-life"));
     }
     Ok(SnapshotContents { image: EvidenceSnapshot { decay, ..contents.image }, ..contents })
 }
 
-pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Option<SnapshotContents> {
+pub(super) fn decode_sections(
+    sections: &[(u32, &[u8])],
+    covers_seq: u64,
+) -> Option<SnapshotContents> {
     let open = |kind| {
         let bytes = sections.iter().find(|(k, _)| *k == kind).map(|(_, bytes)| *bytes);
         // A missing section has no rows. The sixteen zeros also stand for its empty texts.
@@ -358,7 +393,11 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
     let mut rows = open(kind::HOSTS)?;
     let (at, until) = (rows.i64s()?, rows.i64s()?);
     contents.hosts = (rows.texts()?.into_iter().zip(at).zip(until))
-        .map(|((domain, at), until)| HostEntry { domain, paused_until: time(until), at: Timestamp::from_millis(at) })
+        .map(|((domain, at), until)| HostEntry {
+            domain,
+            paused_until: time(until),
+            at: Timestamp::from_millis(at),
+        })
         .collect();
     contents.short_page_hosts = open(kind::SHORT_PAGE_HOSTS)?.texts()?;
     let mut rows = open(kind::IMPORTANCE)?;
@@ -404,7 +443,12 @@ fn decode_registered(mut rows: ColumnReader<'_>) -> Option<Vec<FetcherEntry>> {
     (rows.texts()?.into_iter().enumerate())
         .map(|(i, name)| {
             let class = schema::class_of(u8::try_from(classes[i]).ok()?).ok()?;
-            Some(FetcherEntry { name, class, cost: f64::from_bits(costs[i]), at: Timestamp::from_millis(at[i]) })
+            Some(FetcherEntry {
+                name,
+                class,
+                cost: f64::from_bits(costs[i]),
+                at: Timestamp::from_millis(at[i]),
+            })
         })
         .collect()
 }
@@ -421,7 +465,13 @@ fn decode_paces(mut rows: ColumnReader<'_>) -> Option<Vec<PaceEntry>> {
     (rows.texts()?.into_iter().enumerate())
         .map(|(i, name)| {
             let at = Timestamp::from_millis(at[i]);
-            Some(PaceEntry { level: small(levels[i])?, name, state: states[i], cause: small(causes[i])?, at })
+            Some(PaceEntry {
+                level: small(levels[i])?,
+                name,
+                state: states[i],
+                cause: small(causes[i])?,
+                at,
+            })
         })
         .collect()
 }
@@ -431,8 +481,15 @@ fn signal_columns(cells: &[SignalCellRow], c: &mut ColumnWriter) {
     c.u32s(cells.iter().map(|cell| cell.tag));
     c.u32s(cells.iter().map(|cell| cell.fetcher));
     c.u32s(cells.iter().map(|cell| u32::from(cell.is_file)));
-    let weights: [fn(&RawSignalCounts) -> f32; 7] =
-        [|r| r.pair.0, |r| r.pair.1, |r| r.short.0, |r| r.short.1, |r| r.alike.0, |r| r.alike.1, |r| r.both];
+    let weights: [fn(&RawSignalCounts) -> f32; 7] = [
+        |r| r.pair.0,
+        |r| r.pair.1,
+        |r| r.short.0,
+        |r| r.short.1,
+        |r| r.alike.0,
+        |r| r.alike.1,
+        |r| r.both,
+    ];
     for weight in weights {
         c.u32s(cells.iter().map(|cell| weight(&cell.raw).to_bits()));
     }

@@ -36,7 +36,11 @@ fn a_second_start_knows_what_the_first_learned() {
     let mut live = selector();
     live.set_sink(Box::new(Arc::new(journal)));
     for n in 0..200 {
-        let a = attempt(&format!("https://e.org/s{}/{n}", n % 3), ["playwright", "mine"][n % 2], minutes(n as u64));
+        let a = attempt(
+            &format!("https://e.org/s{}/{n}", n % 3),
+            ["playwright", "mine"][n % 2],
+            minutes(n as u64),
+        );
         let a = if n % 5 == 0 { a.failed(ErrorKind::BlockedCaptcha) } else { a.delivered() };
         live.record(a, minutes(500)).unwrap();
     }
@@ -47,7 +51,11 @@ fn a_second_start_knows_what_the_first_learned() {
     let weights = again.weights(("domain", "e.org"), ContentKind::Page, "mine", minutes(500));
     assert_eq!(weights.attempts, 100);
     let url = url::Url::parse("https://e.org/s1/new").unwrap();
-    let take = again.select(&url, &SelectContext::first_attempt(minutes(500))).unwrap().selected().unwrap();
+    let take = again
+        .select(&url, &SelectContext::first_attempt(minutes(500)))
+        .unwrap()
+        .selected()
+        .unwrap();
     assert!(take.confidence > 0.5, "{take:?}");
     assert_eq!(survey(dir.path()).unwrap().fetchers, ["mine", "playwright"]);
 }
@@ -56,7 +64,8 @@ fn a_second_start_knows_what_the_first_learned() {
 fn pauses_come_back_and_links_without_risk_do_not() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
-    let paused = LinkState { paused_until: Some(minutes(10)), risk_level: 1, ..LinkState::default() };
+    let paused =
+        LinkState { paused_until: Some(minutes(10)), risk_level: 1, ..LinkState::default() };
     for (link, state) in [("a", paused), ("b", paused), ("b", LinkState::default())] {
         let (link, domain) = (link.to_owned(), "e.org".to_owned());
         journal.append_link(&LinkEntry { link, domain, state, at: T0 }).unwrap();
@@ -113,7 +122,9 @@ fn times_in_the_future_count_as_now() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     let years_ahead = minutes(4 * 365 * 24 * 60);
-    journal.append_attempt(&attempt("https://e.org/1", "playwright", years_ahead).delivered()).unwrap();
+    journal
+        .append_attempt(&attempt("https://e.org/1", "playwright", years_ahead).delivered())
+        .unwrap();
     journal.append_host("e.org", Some(years_ahead), years_ahead).unwrap();
     journal.close().unwrap();
     let selector = selector();
@@ -132,9 +143,10 @@ fn a_tombstone_covers_what_came_before_it_only() {
     write("https://kept.org/1");
     write("https://kept.org/2");
     journal.append_host("gone.org", Some(minutes(5)), T0).unwrap();
-    for target in
-        [TombstoneTarget::Domain("gone.org".to_owned()), TombstoneTarget::Link("https://kept.org/2".to_owned())]
-    {
+    for target in [
+        TombstoneTarget::Domain("gone.org".to_owned()),
+        TombstoneTarget::Link("https://kept.org/2".to_owned()),
+    ] {
         journal.append_tombstone(&Tombstone { target, at: T0 }).unwrap();
     }
     write("https://www.gone.org/2");
@@ -165,7 +177,8 @@ fn linger_sets_how_long_attempts_are_collected() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let options = JournalOptions::default().durability(Durability::Os);
     let (hasty, _) = Journal::open(other.path(), options.clone()).unwrap();
-    let (journal, _) = Journal::open(dir.path(), options.linger(Duration::from_secs(86_400))).unwrap();
+    let (journal, _) =
+        Journal::open(dir.path(), options.linger(Duration::from_secs(86_400))).unwrap();
     for n in 1..=3 {
         let attempt = attempt(&format!("https://e.org/{n}"), "f", T0).delivered();
         journal.append_attempt(&attempt).unwrap();
@@ -192,12 +205,15 @@ fn an_absent_directory_is_an_empty_journal_and_stays_absent() {
 fn written(dir: &Path, attempts: usize) -> std::path::PathBuf {
     let (journal, _) = Journal::open(dir, JournalOptions::default()).unwrap();
     for n in 0..attempts {
-        journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "f", T0).delivered()).unwrap();
+        journal
+            .append_attempt(&attempt(&format!("https://e.org/{n}"), "f", T0).delivered())
+            .unwrap();
         // Each in a separate frame.
         journal.flush().wait().unwrap();
     }
     journal.close().unwrap();
-    let mut segments: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut segments: Vec<_> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     segments.retain(|path| path.extension().is_some_and(|extension| extension == "fwl"));
     segments.pop().unwrap()
 }
@@ -215,14 +231,16 @@ fn a_flipped_bit_in_the_middle_is_rejected() {
     assert!(Journal::open(dir.path(), JournalOptions::default()).unwrap_err().is_refusal());
 }
 
-/// Records attempts at many hosts behind three vendors, in an order that mixes hosts. One vendor changes its behavior.
+/// Records attempts at many hosts behind three vendors, in an order that mixes hosts. One vendor
+/// changes its behavior.
 fn tagged_attempts(selector: &Selector) {
     for n in 0..4000u64 {
         let host = (n * 7919) % 97;
         let vendor = host % 3;
         let fetcher = ["direct_access", "playwright", "playwright_stealth"][(n % 5 % 3) as usize];
         let at = minutes(n * 20);
-        let a = attempt(&format!("https://www{}.site{host}.org/s{}/{n}", n % 2, n % 3), fetcher, at);
+        let a =
+            attempt(&format!("https://www{}.site{host}.org/s{}/{n}", n % 2, n % 3), fetcher, at);
         let passes = match (vendor, n > 2500) {
             (0, _) => fetcher != "direct_access",
             (1, false) | (2, true) => fetcher == "playwright_stealth",
@@ -230,8 +248,13 @@ fn tagged_attempts(selector: &Selector) {
         };
         let mut a = if passes { a.delivered() } else { a.failed(ErrorKind::BlockedCaptcha) };
         let shown = match passes {
-            true => fetchwise_types::heuristic::Heuristic::new("spa_framework", ["next", "vue"][(host % 2) as usize]),
-            false => fetchwise_types::heuristic::Heuristic::flag(["block_a", "block_b", "block_c"][vendor as usize]),
+            true => fetchwise_types::heuristic::Heuristic::new(
+                "spa_framework",
+                ["next", "vue"][(host % 2) as usize],
+            ),
+            false => fetchwise_types::heuristic::Heuristic::flag(
+                ["block_a", "block_b", "block_c"][vendor as usize],
+            ),
         };
         a.heuristics.push(shown.into());
         a.heuristics.push(fetchwise_types::heuristic::Heuristic::flag("server_nginx").into());
@@ -245,7 +268,10 @@ fn tags_of(selector: &Selector) -> crate::evidence::evidence_snapshot::EvidenceS
     let mut entries = image.entries;
     entries.iter_mut().for_each(|entry| entry.attempts = 0);
     let cells = image.cells.into_iter().map(|mut cell| {
-        cell.raw = crate::evidence::decayed_counts::RawCounts { marks: cell.raw.marks, ..Default::default() };
+        cell.raw = crate::evidence::decayed_counts::RawCounts {
+            marks: cell.raw.marks,
+            ..Default::default()
+        };
         cell
     });
     crate::evidence::evidence_snapshot::EvidenceSnapshot {
@@ -270,10 +296,17 @@ fn a_replay_restores_host_signals_bit_for_bit() {
     load(dir.path(), &again, minutes(80_000)).unwrap();
     assert_eq!(tags_of(&again), learned);
     for name in ["block_a", "block_b", "block_c", "spa_framework=next", "spa_framework=vue"] {
-        assert!(learned.signals.iter().any(|tag| tag == name), "{name} is not among {:?}", learned.signals);
+        assert!(
+            learned.signals.iter().any(|tag| tag == name),
+            "{name} is not among {:?}",
+            learned.signals
+        );
     }
     assert!(learned.entries.iter().filter(|entry| entry.signals[0].is_some()).count() > 90);
-    assert!(learned.signal_cells.iter().any(|cell| cell.raw.turned_s > 0), "a vendor has changed its mind");
+    assert!(
+        learned.signal_cells.iter().any(|cell| cell.raw.turned_s > 0),
+        "a vendor has changed its mind"
+    );
     assert!(learned.signal_cells.iter().any(|cell| cell.raw.alike.1 > 10.0));
 }
 
@@ -297,14 +330,19 @@ fn a_snapshot_holds_host_signals() {
 #[test]
 fn a_snapshot_holds_all_entries_to_the_bit_in_groups_and_as_older_releases_wrote_them() {
     let dir = tempfile::tempdir().unwrap();
-    let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
+    let (journal, _) =
+        Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
     let mut live = selector();
     live.set_sink(Box::new(Arc::new(journal)));
     tagged_attempts(&live);
     // More than two groups of entries, some with a site, a section, a block and several days.
     for n in 0..11_000u64 {
         let host = n % 9000;
-        let text = format!("https://{}h{host}.org/s{}/{n}.pdf", if host % 3 == 0 { "a." } else { "" }, n % 2);
+        let text = format!(
+            "https://{}h{host}.org/s{}/{n}.pdf",
+            if host % 3 == 0 { "a." } else { "" },
+            n % 2
+        );
         let a = attempt(&text, ["playwright", "mine"][(n % 2) as usize], minutes(80_000 + n));
         let a = if n % 7 == 0 { a.failed(ErrorKind::BlockedCaptcha) } else { a.delivered() };
         live.record(a, minutes(100_000)).unwrap();
@@ -323,7 +361,10 @@ fn a_snapshot_holds_all_entries_to_the_bit_in_groups_and_as_older_releases_wrote
     assert!(none.is_none() && replayed.entries.len() > 9000 && !replayed.breakers.is_empty());
     assert!(replayed.entries.iter().any(|entry| entry.site != 0 && entry.signals != [None; 4]));
     let taken = maintenance::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
-    assert_eq!((taken.entries, taken.cells), (replayed.entries.len() as u64, replayed.cells.len() as u64));
+    assert_eq!(
+        (taken.entries, taken.cells),
+        (replayed.entries.len() as u64, replayed.cells.len() as u64)
+    );
     let (grouped, seq) = loaded();
     assert_eq!(seq, Some(taken.covers_seq));
     assert!(grouped == replayed);
@@ -347,7 +388,9 @@ fn paced() -> Selector {
 
 #[test]
 fn paces_survive_restarts_and_snapshots_and_are_forgotten_on_request() {
-    use fetchwise_pace::{Admit, Cost, Level, Pace, PaceSettings, Response, ResponseEffect, Scope, Signal};
+    use fetchwise_pace::{
+        Admit, Cost, Level, Pace, PaceSettings, Response, ResponseEffect, Scope, Signal,
+    };
 
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
@@ -448,8 +491,8 @@ fn happened() -> impl proptest::strategy::Strategy<Value = Happened> {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { cases: 12, ..Default::default() })]
 
-    /// Ban rates are the same live, after a replay, and through snapshots and compactions. They equal those computed
-    /// from all attempts.
+    /// Ban rates are the same live, after a replay, and through snapshots and compactions. They
+    /// equal those computed from all attempts.
     #[test]
     fn ban_rates_are_the_same_live_replayed_and_from_snapshots(
         events in proptest::collection::vec(happened(), 1..50),
@@ -466,7 +509,8 @@ proptest::proptest! {
             live
         };
         let mut live = Some(open());
-        // Attempts and blocks by site, day, link, and whether the attempts themselves are gone from the log.
+        // Attempts and blocks by site, day, link, and whether the attempts themselves are gone from
+        // the log.
         let mut model: BTreeMap<(usize, u16, bool, bool), (u64, u64)> = BTreeMap::new();
         let at_day = |day: u16| minutes(u64::from(day) * 24 * 60 + 7);
         for event in events {
@@ -530,11 +574,21 @@ fn a_snapshot_next_to_its_writer_covers_what_it_is_told_to_await() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     for n in 1..4 {
-        journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "playwright", minutes(n))).unwrap();
+        journal
+            .append_attempt(&attempt(&format!("https://e.org/{n}"), "playwright", minutes(n)))
+            .unwrap();
         // The files prove this later: with the next records, or once the writer has been idle.
         journal.flush().wait().unwrap();
-        let options = maintenance::SnapshotOptions { await_seq: journal.durable_seq(), ..Default::default() };
-        let taken = maintenance::snapshot_with(dir.path(), &selector(), &options, minutes(4), &mut |_, _| {}).unwrap();
+        let options =
+            maintenance::SnapshotOptions { await_seq: journal.durable_seq(), ..Default::default() };
+        let taken = maintenance::snapshot_with(
+            dir.path(),
+            &selector(),
+            &options,
+            minutes(4),
+            &mut |_, _| {},
+        )
+        .unwrap();
         assert_eq!((taken.covers_seq, taken.records), (n, 1));
     }
 }
@@ -560,12 +614,16 @@ fn a_pause_ended_by_an_operator_stays_ended_after_restarts() {
         journal.append_host(domain, Some(minutes(30)), T0).unwrap();
     }
     for link in ["article 17", "https://e.org/a"] {
-        journal.append_link(&LinkEntry { link: link.into(), domain: "e.org".into(), state, at: T0 }).unwrap();
+        journal
+            .append_link(&LinkEntry { link: link.into(), domain: "e.org".into(), state, at: T0 })
+            .unwrap();
     }
     journal.close().unwrap();
 
     let live = open(minutes(1));
-    let paused = |of: &Selector, now| of.paused_hosts(now).into_iter().map(|host| host.domain).collect::<Vec<_>>();
+    let paused = |of: &Selector, now| {
+        of.paused_hosts(now).into_iter().map(|host| host.domain).collect::<Vec<_>>()
+    };
     assert_eq!(paused(&live, minutes(1)), ["e.org", "f.org"]);
     assert_eq!(paused(&live, minutes(30)), [""; 0], "they have ended by themselves");
     assert_eq!(live.unpause_host("e.org", minutes(1)), Some(minutes(30)));
@@ -574,7 +632,8 @@ fn a_pause_ended_by_an_operator_stays_ended_after_restarts() {
     assert_eq!(live.unpause_link("article 17", minutes(1)), Some(minutes(40)));
     assert_eq!(live.unpause_link("article 17", minutes(1)), None);
     let seen = |of: &Selector| {
-        let links: Vec<_> = of.links_at_risk().into_iter().map(|of| (of.link, of.domain, of.state)).collect();
+        let links: Vec<_> =
+            of.links_at_risk().into_iter().map(|of| (of.link, of.domain, of.state)).collect();
         (paused(of, minutes(1)), links)
     };
     let before = seen(&live);
@@ -586,7 +645,8 @@ fn a_pause_ended_by_an_operator_stays_ended_after_restarts() {
     maintenance::snapshot(dir.path(), &selector(), minutes(1), &mut |_, _| {}).unwrap();
     assert_eq!(seen(&open(minutes(1))), before, "a snapshot");
     let mut acts = Vec::new();
-    replay(dir.path(), |_, entry| acts.extend(matches!(entry, Entry::Release(_)).then_some(entry))).unwrap();
+    replay(dir.path(), |_, entry| acts.extend(matches!(entry, Entry::Release(_)).then_some(entry)))
+        .unwrap();
     assert_eq!(acts.len(), 2, "who looks back sees that it was done: {acts:?}");
 
     // Later blocks begin with the shortest pause, and hold.
@@ -601,7 +661,8 @@ fn a_query_returns_what_a_replay_returns() {
     use std::ops::ControlFlow;
     let dir = tempfile::tempdir().unwrap();
     for part in 0..6u64 {
-        let (journal, _) = Journal::open(dir.path(), JournalOptions::default().begin_segment()).unwrap();
+        let (journal, _) =
+            Journal::open(dir.path(), JournalOptions::default().begin_segment()).unwrap();
         for n in 0..20u64 {
             let at = minutes(part * 1000 + n);
             let a = attempt(&format!("https://s{}.org/{}", n % 3, n % 7), "playwright", at);
@@ -623,7 +684,10 @@ fn a_query_returns_what_a_replay_returns() {
             if let Entry::Attempt(attempt) = entry {
                 let fits = wanted.since.is_none_or(|since| attempt.attempted_at >= since)
                     && wanted.until.is_none_or(|until| attempt.attempted_at <= until)
-                    && wanted.domain.as_deref().is_none_or(|domain| attempt.heuristic("domain") == Some(domain))
+                    && wanted
+                        .domain
+                        .as_deref()
+                        .is_none_or(|domain| attempt.heuristic("domain") == Some(domain))
                     && (wanted.ended.is_none() || attempt.error_type.is_some());
                 all.extend(fits.then_some((seq, attempt)));
             }
@@ -649,14 +713,23 @@ fn a_query_returns_what_a_replay_returns() {
                 (Some("s2.org".to_owned()), None),
                 (None, Some(OutcomeFilter::Error("timeout".to_owned()))),
             ] {
-                let wanted = AttemptQuery { since, until, domain, ended, ..AttemptQuery::default() };
+                let wanted =
+                    AttemptQuery { since, until, domain, ended, ..AttemptQuery::default() };
                 let mut want = all(&wanted);
                 assert_eq!(look(&wanted, Order::OldestFirst, None).0, want, "{wanted:?}");
-                assert_eq!(look(&wanted, Order::OldestFirst, Some(7)).0, want[..want.len().min(7)], "{wanted:?}");
+                assert_eq!(
+                    look(&wanted, Order::OldestFirst, Some(7)).0,
+                    want[..want.len().min(7)],
+                    "{wanted:?}"
+                );
                 want.reverse();
                 for limit in [1, 7, 1000] {
                     let first = &want[..want.len().min(limit as usize)];
-                    assert_eq!(look(&wanted, Order::NewestFirst, Some(limit)).0, first, "{wanted:?} {limit}");
+                    assert_eq!(
+                        look(&wanted, Order::NewestFirst, Some(limit)).0,
+                        first,
+                        "{wanted:?} {limit}"
+                    );
                 }
             }
         }
@@ -671,14 +744,18 @@ fn a_query_returns_what_a_replay_returns() {
 
     // Page by page, each from the end of the last one.
     for order in [Order::NewestFirst, Order::OldestFirst] {
-        let mut wanted = AttemptQuery { domain: Some("s0.org".to_owned()), ..AttemptQuery::default() };
+        let mut wanted =
+            AttemptQuery { domain: Some("s0.org".to_owned()), ..AttemptQuery::default() };
         let whole = look(&wanted, order, None).0;
         let mut paged = Vec::new();
         loop {
             let (page, found) = look(&wanted, order, Some(7));
             let Some((last, _)) = page.last().cloned() else { break };
             let is_early = paged.len() < 14;
-            assert!(is_early || order == Order::NewestFirst || found.segments.1 < found.segments.0, "{found:?}");
+            assert!(
+                is_early || order == Order::NewestFirst || found.segments.1 < found.segments.0,
+                "{found:?}"
+            );
             paged.extend(page);
             match order {
                 Order::NewestFirst => wanted.before_seq = Some(last),
@@ -702,8 +779,11 @@ fn evidence_as_of_a_time_equals_that_of_a_log_that_ends_there() {
     let mut live = selector();
     live.set_sink(Box::new(Arc::new(journal)));
     for n in 0..90u64 {
-        let a =
-            attempt(&format!("https://s{}.org/{}", n % 3, n % 5), ["playwright", "mine"][n as usize % 2], minutes(n));
+        let a = attempt(
+            &format!("https://s{}.org/{}", n % 3, n % 5),
+            ["playwright", "mine"][n as usize % 2],
+            minutes(n),
+        );
         let a = if n % 4 == 0 { a.failed(ErrorKind::BlockedCaptcha) } else { a.delivered() };
         live.record(a, minutes(n)).unwrap();
         if n == 40 {
@@ -752,16 +832,29 @@ fn evidence_as_of_a_time_equals_that_of_a_log_that_ends_there() {
     journal.append_attempt(&attempt("https://s0.org/x", "mine", minutes(95)).delivered()).unwrap();
     journal.close().unwrap();
     let (seen, loaded, _) = image(AsOf::At(minutes(92)), minutes(92));
-    assert_eq!((seen.difference(&ends(92)), loaded.snapshot.map(|started| started.covers_seq)), (None, Some(92)));
+    assert_eq!(
+        (seen.difference(&ends(92)), loaded.snapshot.map(|started| started.covers_seq)),
+        (None, Some(92))
+    );
 
-    maintenance::forget(dir.path(), TombstoneTarget::Domain("s2.org".to_owned()), minutes(96)).unwrap();
-    for (moment, now) in [(AsOf::At(minutes(45)), 45), (AsOf::Before(21), 19), (AsOf::At(minutes(92)), 92)] {
+    maintenance::forget(dir.path(), TombstoneTarget::Domain("s2.org".to_owned()), minutes(96))
+        .unwrap();
+    for (moment, now) in
+        [(AsOf::At(minutes(45)), 45), (AsOf::Before(21), 19), (AsOf::At(minutes(92)), 92)]
+    {
         let (seen, ..) = image(moment, minutes(now));
         // `ends` is built from what a replay still returns.
         assert_eq!(seen.difference(&ends(now)), None, "{moment:?}");
     }
-    maintenance::forget(dir.path(), TombstoneTarget::Link("https://s0.org/0".to_owned()), minutes(97)).unwrap();
-    for (moment, now) in [(AsOf::At(minutes(45)), 45), (AsOf::Before(21), 19), (AsOf::At(minutes(92)), 92)] {
+    maintenance::forget(
+        dir.path(),
+        TombstoneTarget::Link("https://s0.org/0".to_owned()),
+        minutes(97),
+    )
+    .unwrap();
+    for (moment, now) in
+        [(AsOf::At(minutes(45)), 45), (AsOf::Before(21), 19), (AsOf::At(minutes(92)), 92)]
+    {
         let (seen, ..) = image(moment, minutes(now));
         assert_eq!(seen.days, ends(now).days, "{moment:?}");
         assert!((seen.weight() - ends(now).weight()).abs() < 1e-9, "{moment:?}");

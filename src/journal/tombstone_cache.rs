@@ -31,12 +31,19 @@ impl Tombstones {
     }
 
     /// Reads the tombstones from `from` up to `upto`.
-    pub(super) fn read_range(&mut self, dir: &Path, from: u64, upto: u64) -> Result<(), JournalError> {
+    pub(super) fn read_range(
+        &mut self,
+        dir: &Path,
+        from: u64,
+        upto: u64,
+    ) -> Result<(), JournalError> {
         if self.none_from.is_some_and(|none| from >= none) {
             return Ok(());
         }
         let is_first = self.upto == 0;
-        let wanted = |seq: u64| seq >= from && seq <= upto && (is_first || seq < self.from || seq > self.upto);
+        let wanted = |seq: u64| {
+            seq >= from && seq <= upto && (is_first || seq < self.from || seq > self.upto)
+        };
         if is_first || from < self.from || upto > self.upto {
             let start = if is_first || from < self.from { from } else { self.upto + 1 };
             let mut found = TombstoneSet::default();

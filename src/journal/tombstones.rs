@@ -47,7 +47,9 @@ impl TombstoneSet {
                     || self.covers_domain(seq, attempt.heuristic("domain"))
                     || self.covers_domain(seq, attempt.heuristic(REDIRECTED_BY))
             }
-            Entry::Link(entry) => self.covers_link(seq, &entry.link) || self.covers_domain(seq, Some(&entry.domain)),
+            Entry::Link(entry) => {
+                self.covers_link(seq, &entry.link) || self.covers_domain(seq, Some(&entry.domain))
+            }
             Entry::Host(host) => self.covers_domain(seq, Some(&host.domain)),
             Entry::Pace(pace) => pace.level == 0 && self.covers_domain(seq, Some(&pace.name)),
             Entry::Release(release) => match &release.target {
@@ -58,12 +60,13 @@ impl TombstoneSet {
         }
     }
 
-    /// Returns whether the attempt of record `seq` is forgotten: with its link, with the host that responded, or with
-    /// the host that redirected there.
+    /// Returns whether the attempt of record `seq` is forgotten: with its link, with the host that
+    /// responded, or with the host that redirected there.
     pub(super) fn covers_attempt(&self, seq: u64, attempt: &AttemptView<'_>) -> bool {
         self.covers_link(seq, attempt.link())
             || !self.domains.is_empty()
-                && (self.covers_domain(seq, attempt.domain()) || self.covers_domain(seq, attempt.redirected_by()))
+                && (self.covers_domain(seq, attempt.domain())
+                    || self.covers_domain(seq, attempt.redirected_by()))
     }
 
     /// Returns whether record `seq` about `link` is forgotten.
@@ -80,15 +83,25 @@ impl TombstoneSet {
     /// Returns the tombstones after the record `seq`.
     pub(super) fn after(&self, seq: u64) -> Vec<(u64, TombstoneTarget)> {
         let after = |(name, last): (&String, &u64)| (*last > seq).then(|| (*last, name.clone()));
-        let domains = self.domains.iter().filter_map(after).map(|(at, name)| (at, TombstoneTarget::Domain(name)));
-        let links = self.links.iter().filter_map(after).map(|(at, name)| (at, TombstoneTarget::Link(name)));
+        let domains = self
+            .domains
+            .iter()
+            .filter_map(after)
+            .map(|(at, name)| (at, TombstoneTarget::Domain(name)));
+        let links =
+            self.links.iter().filter_map(after).map(|(at, name)| (at, TombstoneTarget::Link(name)));
         domains.chain(links).collect()
     }
 
     /// Adds a record if it is a tombstone.
-    pub(super) fn add_record(&mut self, seq: u64, record: &RecordRef<'_>) -> Result<(), SchemaError> {
+    pub(super) fn add_record(
+        &mut self,
+        seq: u64,
+        record: &RecordRef<'_>,
+    ) -> Result<(), SchemaError> {
         if record.kind == schema::kind::TOMBSTONE
-            && let Entry::Tombstone(tombstone) = schema::decode(record.kind, record.schema, record.payload)?
+            && let Entry::Tombstone(tombstone) =
+                schema::decode(record.kind, record.schema, record.payload)?
         {
             self.add(seq, tombstone.target);
         }

@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fetchwise_log::{
-    Acknowledgement, Durability, Error as LogError, Health, Log, LogOptions, Lost, Metrics, OnFull, OpenCheck, Record,
-    Recovery, Ticket,
+    Acknowledgement, Durability, Error as LogError, Health, Log, LogOptions, Lost, Metrics, OnFull,
+    OpenCheck, Record, Recovery, Ticket,
 };
 
 use super::entry::{
-    FetcherEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, domain_of_url,
+    FetcherEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone,
+    domain_of_url,
 };
 use super::error::JournalError;
 use super::query_key;
@@ -61,8 +62,9 @@ impl JournalOptions {
         self
     }
 
-    /// Sets how long entries that nobody waits for may be collected before they are written together. Zero collects
-    /// nothing. See [`LogOptions::linger`](fetchwise_log::LogOptions::linger).
+    /// Sets how long entries that nobody waits for may be collected before they are written
+    /// together. Zero collects nothing. See
+    /// [`LogOptions::linger`](fetchwise_log::LogOptions::linger).
     #[must_use]
     pub fn linger(mut self, time: Duration) -> Self {
         self.log.linger = time;
@@ -85,26 +87,28 @@ impl JournalOptions {
         self
     }
 
-    /// Sets how much is read at open. [`OpenCheck::Tail`] is enough for a caller who [`load`](super::load())s the
-    /// journal right after.
+    /// Sets how much is read at open. [`OpenCheck::Tail`] is enough for a caller who
+    /// [`load`](super::load())s the journal right after.
     #[must_use]
     pub fn check(mut self, check: OpenCheck) -> Self {
         self.log.check = check;
         self
     }
 
-    /// Sets whether entries are packed into columns, which take a fraction of the space. By default they are: 256 entries
-    /// or more that are written together at once, smaller batches once they take 512 KiB, and at a close. Releases that cannot read columns refuse the segments of a journal that
-    /// packs.
+    /// Sets whether entries are packed into columns, which take a fraction of the space. By default
+    /// they are: 256 entries or more that are written together at once, smaller batches once they
+    /// take 512 KiB, and at a close. Releases that cannot read columns refuse the segments of a
+    /// journal that packs.
     #[must_use]
     pub fn pack(mut self, packs: bool) -> Self {
         self.log.blocks = if packs { Some(&schema::BLOCKS) } else { None };
         self
     }
 
-    /// Sets whether the values of query strings are stored as hashes with the directory's own key, so that no file of the
-    /// directory has them. By default they are if they were before. Without it a selector needs
-    /// [`query_hash`](crate::selector::SelectorBuilder::query_hash) to know the links of the log again.
+    /// Sets whether the values of query strings are stored as hashes with the directory's own key,
+    /// so that no file of the directory has them. By default they are if they were before. Without
+    /// it a selector needs [`query_hash`](crate::selector::SelectorBuilder::query_hash) to know the
+    /// links of the log again.
     #[must_use]
     pub fn hash_queries(mut self, hashes: bool) -> Self {
         self.hashes_queries = Some(hashes);
@@ -119,7 +123,8 @@ impl JournalOptions {
     }
 }
 
-/// Data directory that is open for writing. It is shared by reference. Dropping it writes and syncs what is left.
+/// Data directory that is open for writing. It is shared by reference. Dropping it writes and syncs
+/// what is left.
 #[derive(Debug)]
 pub struct Journal {
     log: Log,
@@ -135,11 +140,12 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal in `dir`, which is created if it does not exist. A torn tail is repaired and reported.
+    /// Opens the journal in `dir`, which is created if it does not exist. A torn tail is repaired
+    /// and reported.
     ///
     /// # Errors
-    /// [`JournalError::is_refusal`] when another process writes there, or when the journal is damaged or newer than
-    /// this release.
+    /// [`JournalError::is_refusal`] when another process writes there, or when the journal is
+    /// damaged or newer than this release.
     pub fn open(dir: &Path, options: JournalOptions) -> Result<(Self, Recovery), JournalError> {
         let (log, recovery) = Log::open(dir, options.log)?;
         let query_hash = match options.hashes_queries {
@@ -147,15 +153,20 @@ impl Journal {
             Some(false) => None,
             None => query_key::query_hash(dir)?,
         };
-        let (rejected, blocks, tombstones) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Ok((Self { log, query_hash, rejected, blocks, tombstones, opened_at: recovery.next_seq }, recovery))
+        let (rejected, blocks, tombstones) =
+            (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Ok((
+            Self { log, query_hash, rejected, blocks, tombstones, opened_at: recovery.next_seq },
+            recovery,
+        ))
     }
 
-    /// Appends an attempt. It is cut to the [limits](crate::attempt::bounds) within which it can be exported and
-    /// imported again.
+    /// Appends an attempt. It is cut to the [limits](crate::attempt::bounds) within which it can be
+    /// exported and imported again.
     ///
     /// # Errors
-    /// When its URL cannot be fetched, when it names no fetcher, or when the memory for waiting entries is used up.
+    /// When its URL cannot be fetched, when it names no fetcher, or when the memory for waiting
+    /// entries is used up.
     pub fn append_attempt(&self, attempt: &Attempt) -> Result<Ticket, JournalError> {
         if attempt.is_banned {
             // Relaxed: readers poll the count, and a late one reacts a moment later.
@@ -173,7 +184,11 @@ impl Journal {
         let (url, link) = (hash.url(&attempt.url), hash.url(&attempt.link));
         match (&url, &link) {
             (Cow::Borrowed(_), Cow::Borrowed(_)) => Cow::Borrowed(attempt),
-            _ => Cow::Owned(Attempt { url: url.into_owned(), link: link.into_owned(), ..attempt.clone() }),
+            _ => Cow::Owned(Attempt {
+                url: url.into_owned(),
+                link: link.into_owned(),
+                ..attempt.clone()
+            }),
         }
     }
 
@@ -192,7 +207,12 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::append_attempt`].
-    pub fn append_host(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) -> Result<Ticket, JournalError> {
+    pub fn append_host(
+        &self,
+        domain: &str,
+        until: Option<Timestamp>,
+        at: Timestamp,
+    ) -> Result<Ticket, JournalError> {
         self.append(schema::encode_host(domain, until, at))
     }
 
@@ -229,12 +249,17 @@ impl Journal {
         self.append(schema::encode_fetcher(entry))
     }
 
-    /// Appends the class and the cost of those candidates of `selector` of which a reader of the log would assume others:
-    /// the last ones in `known` ([`LoadReport::registered`](super::LoadReport::registered)), or those of the name.
+    /// Appends the class and the cost of those candidates of `selector` of which a reader of the
+    /// log would assume others: the last ones in `known`
+    /// ([`LoadReport::registered`](super::LoadReport::registered)), or those of the name.
     ///
     /// # Errors
     /// As [`Journal::append_attempt`].
-    pub fn register_fetchers(&self, selector: &Selector, known: &[FetcherEntry]) -> Result<(), JournalError> {
+    pub fn register_fetchers(
+        &self,
+        selector: &Selector,
+        known: &[FetcherEntry],
+    ) -> Result<(), JournalError> {
         let at = selector.clock().date_of(selector.now());
         for (_, spec) in selector.candidates() {
             let entry = FetcherEntry::of(spec, at);
@@ -254,7 +279,8 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append_attempt`].
     pub fn append_tombstone(&self, tombstone: &Tombstone) -> Result<Ticket, JournalError> {
-        // Before the append, so that nobody reads the tombstone together with a count that lacks it.
+        // Before the append, so that nobody reads the tombstone together with a count that lacks
+        // it.
         self.tombstones.fetch_add(1, Ordering::SeqCst);
         let target = query_key::forgotten(self.query_hash.as_ref(), &tombstone.target);
         self.append(schema::encode_tombstone(&Tombstone { target, at: tombstone.at }))
@@ -265,8 +291,8 @@ impl Journal {
         self.log.flush()
     }
 
-    /// Returns an acknowledgement for everything appended so far, at the journal's durability. At [`Durability::Os`]
-    /// and [`Durability::Interval`] the entries then outlive the process.
+    /// Returns an acknowledgement for everything appended so far, at the journal's durability. At
+    /// [`Durability::Os`] and [`Durability::Interval`] the entries then outlive the process.
     pub fn settled(&self) -> Acknowledgement {
         self.log.settled()
     }
@@ -286,7 +312,8 @@ impl Journal {
         self.log.durability()
     }
 
-    /// Returns a position from which on there is no tombstone, as far as the journal knows without reading the log.
+    /// Returns a position from which on there is no tombstone, as far as the journal knows without
+    /// reading the log.
     #[doc(hidden)]
     pub fn no_tombstones_from(&self) -> u64 {
         if self.tombstones.load(Ordering::SeqCst) == 0 { self.opened_at } else { u64::MAX }
@@ -303,9 +330,9 @@ impl Journal {
         self.log.health()
     }
 
-    /// Returns how many entries since the open are lost for good: entries that were not accepted, and entries that went
-    /// with a deleted directory. Entries that wait in memory are not included; the error of [`close`](Self::close)
-    /// counts them as well.
+    /// Returns how many entries since the open are lost for good: entries that were not accepted,
+    /// and entries that went with a deleted directory. Entries that wait in memory are not
+    /// included; the error of [`close`](Self::close) counts them as well.
     pub fn lost(&self) -> Lost {
         self.log.lost().and(Lost::new(self.rejected.load(Ordering::Relaxed)))
     }
@@ -325,14 +352,17 @@ impl Journal {
         self.log.dir()
     }
 
-    /// Writes and syncs what is left and closes the log. Dropping does the same, but reports no error.
+    /// Writes and syncs what is left and closes the log. Dropping does the same, but reports no
+    /// error.
     ///
     /// # Errors
     /// When entries could not be written. They are lost with this process.
     pub fn close(self) -> Result<(), JournalError> {
         let rejected = Lost::new(self.rejected.into_inner());
         self.log.close().map_err(|error| match error {
-            LogError::Unsaved { lost, source } => LogError::Unsaved { lost: lost.and(rejected), source }.into(),
+            LogError::Unsaved { lost, source } => {
+                LogError::Unsaved { lost: lost.and(rejected), source }.into()
+            }
             other => other.into(),
         })
     }
@@ -345,7 +375,8 @@ impl Journal {
     }
 
     fn append(&self, encoded: Result<EncodedRecord, SchemaError>) -> Result<Ticket, JournalError> {
-        let encoded = encoded.map_err(|error| self.rejected(JournalError::Encode(Arc::new(error))))?;
+        let encoded =
+            encoded.map_err(|error| self.rejected(JournalError::Encode(Arc::new(error))))?;
         Ok(self.log.append(Record {
             kind: encoded.kind,
             schema: schema::VERSION,
@@ -361,8 +392,8 @@ impl Sink for Journal {
         self.append_attempt(attempt).map(|_| ()).map_err(|error| SinkError(Arc::new(error)))
     }
 
-    // The log itself counts and reports an entry that it rejects ([`Journal::metrics`]). The pause holds in memory
-    // anyway.
+    // The log itself counts and reports an entry that it rejects ([`Journal::metrics`]). The pause
+    // holds in memory anyway.
     fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {
         let domain = domain_of_url(url).unwrap_or_default();
         let _ = self.append_link(&LinkEntry { link: link.to_owned(), domain, state: *state, at });
@@ -384,7 +415,13 @@ impl Sink for Journal {
 impl PaceStore for Journal {
     fn keep(&self, note: &PaceRecord<'_>) {
         let (level, cause) = (note.level as u8, note.cause as u8);
-        let entry = PaceEntry { level, name: note.name.to_owned(), state: note.state.0, cause, at: note.at };
+        let entry = PaceEntry {
+            level,
+            name: note.name.to_owned(),
+            state: note.state.0,
+            cause,
+            at: note.at,
+        };
         // The log itself reports an entry that it rejects. The pace holds in memory anyway.
         let _ = self.append_pace(&entry);
     }

@@ -1,7 +1,7 @@
 //! Metrics: the counters of a selector, and their export for Prometheus.
 //!
-//! Owns: `recorder`, which counts without a lock on the paths that decide and record, and `exporter`, which exposes the
-//! counts to a registry of `prometheus-client`.
+//! Owns: `recorder`, which counts without a lock on the paths that decide and record, and
+//! `exporter`, which exposes the counts to a registry of `prometheus-client`.
 //!
 //! Must not know: how the counts are served.
 

@@ -1,9 +1,10 @@
-//! Bodies of an earlier crawl: which page is requested with validators, which is not requested at all, and what is kept
-//! for the next crawl.
+//! Bodies of an earlier crawl: which page is requested with validators, which is not requested at
+//! all, and what is kept for the next crawl.
 //!
-//! Invariants: validators belong to a page that a plain fetcher brought without a redirect and that was judged content.
-//! A body that the store no longer has as it stored it is requested in full. So is a page whose terms are unknown, in a crawl with
-//! purposes. A response that reserves its page ends the earlier entry.
+//! Invariants: validators belong to a page that a plain fetcher brought without a redirect and that
+//! was judged content. A body that the store no longer has as it stored it is requested in full. So
+//! is a page whose terms are unknown, in a crawl with purposes. A response that reserves its page
+//! ends the earlier entry.
 //!
 //! Must not know: where validators and bodies are.
 
@@ -19,7 +20,8 @@ use fetchwise_types::consent::Term;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::registry::{Class, FetcherId};
 
-/// Returns the earlier response of `url`, if it can stand for a new one. In a crawl with purposes its terms are known.
+/// Returns the earlier response of `url`, if it can stand for a new one. In a crawl with purposes
+/// its terms are known.
 pub(super) async fn earlier(pipeline: &Pipeline, url: &Url) -> Option<CachedPage> {
     let page = pipeline.validators.as_ref()?.get(url)?;
     let is_judged = page.terms.is_some() || pipeline.consent.purposes.is_empty();
@@ -35,10 +37,15 @@ async fn is_held(pipeline: &Pipeline, body: Option<StoredBody>) -> bool {
     tokio::task::spawn_blocking(move || store.holds(&body)).await.unwrap_or(false)
 }
 
-/// Returns the report of a page that is not requested because it is fresh. The terms that it came with still hold,
-/// together with those that robots.txt has now.
-pub(super) fn fresh(pipeline: &Pipeline, robots_terms: &[Term], earlier: &CachedPage) -> Option<Report> {
-    if pipeline.cache_use != CacheUse::Fresh || !earlier.is_fresh(pipeline.selector.clock().date()) {
+/// Returns the report of a page that is not requested because it is fresh. The terms that it came
+/// with still hold, together with those that robots.txt has now.
+pub(super) fn fresh(
+    pipeline: &Pipeline,
+    robots_terms: &[Term],
+    earlier: &CachedPage,
+) -> Option<Report> {
+    if pipeline.cache_use != CacheUse::Fresh || !earlier.is_fresh(pipeline.selector.clock().date())
+    {
         return None;
     }
     let terms = robots_terms.iter().chain(earlier.terms.iter().flatten()).cloned().collect();
@@ -53,7 +60,10 @@ pub(super) fn fresh(pipeline: &Pipeline, robots_terms: &[Term], earlier: &Cached
 
 /// Returns whether this fetcher can revalidate: it brings pages as the site sends them.
 pub(super) fn can_revalidate(pipeline: &Pipeline, fetcher: FetcherId) -> bool {
-    pipeline.selector.fetcher(fetcher).is_some_and(|spec| spec.class == Class::Plain && !spec.renders)
+    pipeline
+        .selector
+        .fetcher(fetcher)
+        .is_some_and(|spec| spec.class == Class::Plain && !spec.renders)
 }
 
 /// Returns the result of a 304 to the validators of `earlier`; `None` for any other response.
@@ -63,17 +73,28 @@ pub(super) fn not_modified(response: &Response, earlier: &CachedPage) -> Option<
         && response.provenance.is_none()
         && earlier.validators.are_confirmed_by(&response.headers);
     is_own.then(|| {
-        let mut result = FetchResult::from(Outcome::NotModified).with_status(304).with_duration(response.duration);
+        let mut result = FetchResult::from(Outcome::NotModified)
+            .with_status(304)
+            .with_duration(response.duration);
         result.headers = response.headers.clone();
         result
     })
 }
 
 /// Keeps what a 304 says, with the terms that the page has after it.
-pub(super) fn keep_confirmed(pipeline: &Pipeline, earlier: CachedPage, terms: Vec<Term>, response: &Response) {
+pub(super) fn keep_confirmed(
+    pipeline: &Pipeline,
+    earlier: CachedPage,
+    terms: Vec<Term>,
+    response: &Response,
+) {
     if let Some(log) = &pipeline.validators {
         // Without the entry the next crawl requests the page in full.
-        let _ = log.put(&earlier.confirmed(&response.headers, pipeline.selector.clock().date()).with_terms(terms));
+        let _ = log.put(
+            &earlier
+                .confirmed(&response.headers, pipeline.selector.clock().date())
+                .with_terms(terms),
+        );
     }
 }
 
@@ -90,7 +111,8 @@ pub(super) fn keep(pipeline: &Pipeline, url: &Url, page: DeliveredHead, body: Op
     };
 }
 
-/// Forgets the earlier response of a page that its new one reserves: a later 304 would bring the earlier body back.
+/// Forgets the earlier response of a page that its new one reserves: a later 304 would bring the
+/// earlier body back.
 pub(super) fn forget(pipeline: &Pipeline, url: &Url) {
     if let Some(log) = &pipeline.validators {
         let _ = log.forget(url);
@@ -122,7 +144,12 @@ impl DeliveredHead {
             && !response.truncated
             && response.status == 200
             && urls_are_equal(&response.final_url, url);
-        Some(Self { headers: response.headers.clone(), bytes: response.body.len(), terms, is_plain })
+        Some(Self {
+            headers: response.headers.clone(),
+            bytes: response.body.len(),
+            terms,
+            is_plain,
+        })
     }
 }
 
@@ -136,5 +163,11 @@ pub(super) fn of_earlier(report: Report, earlier: &CachedPage) -> Report {
     let body = earlier.body.as_ref();
     let record = body.and_then(|body| body.record.as_ref());
     let (record, record_offset) = record.map(|record| (record.id.clone(), record.offset)).unzip();
-    Report { not_modified: true, file: body.map(|body| body.file.clone()), record, record_offset, ..report }
+    Report {
+        not_modified: true,
+        file: body.map(|body| body.file.clone()),
+        record,
+        record_offset,
+        ..report
+    }
 }

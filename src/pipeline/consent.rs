@@ -10,7 +10,8 @@ use fetchwise_fetchers::fetch::Response;
 use fetchwise_fetchers::store::validators::CachedPage;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::consent::{
-    Consent, ConsentSettings, LicenseUse, OnReserved, Term, TermPlace, Vocabulary, header_terms, robots_directives,
+    Consent, ConsentSettings, LicenseUse, OnReserved, Term, TermPlace, Vocabulary, header_terms,
+    robots_directives,
 };
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 
@@ -24,30 +25,42 @@ pub(super) fn needs_robots(settings: &ConsentSettings) -> bool {
     !settings.purposes.is_empty() && settings.respect.iter().any(is_of_robots)
 }
 
-/// Returns whether pages that are reserved are skipped, so that none is requested before its terms are known.
+/// Returns whether pages that are reserved are skipped, so that none is requested before its terms
+/// are known.
 pub(super) fn skips(settings: &ConsentSettings) -> bool {
     !settings.purposes.is_empty() && settings.on_reserved == OnReserved::Skip
 }
 
 /// Returns whether a page is not requested before the licences that robots.txt names are read.
 pub(super) fn needs_licenses(settings: &ConsentSettings) -> bool {
-    skips(settings) && settings.licenses == LicenseUse::Read && settings.respect.contains(&Vocabulary::Rsl)
+    skips(settings)
+        && settings.licenses == LicenseUse::Read
+        && settings.respect.contains(&Vocabulary::Rsl)
 }
 
 /// Returns the report of a page that is not requested, because robots.txt reserves it.
-pub(super) fn reserved(pipeline: &Pipeline, robots_terms: &[Term], url: &Url) -> Option<Box<Report>> {
+pub(super) fn reserved(
+    pipeline: &Pipeline,
+    robots_terms: &[Term],
+    url: &Url,
+) -> Option<Box<Report>> {
     let consent = pipeline.consent.judge(robots_terms.to_vec())?;
     if !pipeline.consent.withholds(&consent) {
         return None;
     }
-    let message = format!("robots.txt of {} reserves it: {}", url.host_str().unwrap_or_default(), consent.terms_text());
+    let message = format!(
+        "robots.txt of {} reserves it: {}",
+        url.host_str().unwrap_or_default(),
+        consent.terms_text()
+    );
     let report = Report::without_request(ErrorKind::Reserved.name(), message);
     Some(Box::new(Report { consent: Some(Box::new(consent)), ..report }))
 }
 
-/// Adds the consent of a page that came: `response` itself, or `earlier` if the response is a 304 to its validators. One
-/// that is reserved against every purpose becomes [`Reserved`](Outcome::Reserved). Returns the terms of the page without
-/// those of robots.txt, which another crawl may find changed.
+/// Adds the consent of a page that came: `response` itself, or `earlier` if the response is a 304
+/// to its validators. One that is reserved against every purpose becomes
+/// [`Reserved`](Outcome::Reserved). Returns the terms of the page without those of robots.txt,
+/// which another crawl may find changed.
 pub(super) fn apply(
     pipeline: &Pipeline,
     robots_terms: &[Term],
@@ -56,9 +69,10 @@ pub(super) fn apply(
 ) -> Vec<Term> {
     let of_page = match (&result.outcome, earlier) {
         (Outcome::Content, _) => of_response(pipeline, response),
-        (Outcome::NotModified, Some(earlier)) => {
-            earlier.terms_after(&response.headers, header_terms(&response.headers, &pipeline.consent.agent))
-        }
+        (Outcome::NotModified, Some(earlier)) => earlier.terms_after(
+            &response.headers,
+            header_terms(&response.headers, &pipeline.consent.agent),
+        ),
         // The terms of an error page are not those of the page.
         _ => return Vec::new(),
     };
@@ -90,7 +104,10 @@ fn of_response(pipeline: &Pipeline, response: &Response) -> Vec<Term> {
 ///
 /// # Errors
 /// The consent of a page that is reserved against every purpose, and the reason in words.
-pub(super) fn judge(pipeline: &Pipeline, terms: Vec<Term>) -> Result<Option<Box<Consent>>, (Box<Consent>, String)> {
+pub(super) fn judge(
+    pipeline: &Pipeline,
+    terms: Vec<Term>,
+) -> Result<Option<Box<Consent>>, (Box<Consent>, String)> {
     match pipeline.consent.judge(terms).map(Box::new) {
         Some(consent) if pipeline.consent.withholds(&consent) => {
             let why = format!("the site reserves it: {}", consent.terms_text());

@@ -1,7 +1,9 @@
-//! Requests for the files that say what a crawler may do: robots.txt, and the licences that it names.
+//! Requests for the files that say what a crawler may do: robots.txt, and the licences that it
+//! names.
 //!
-//! They take the gate that pages take. The host at the end of a chain is charged with what it responds: its limit pauses
-//! it for pages, too. Beyond limits and failures nothing counts, since a file that comes does not mean that pages would.
+//! They take the gate that pages take. The host at the end of a chain is charged with what it
+//! responds: its limit pauses it for pages, too. Beyond limits and failures nothing counts, since a
+//! file that comes does not mean that pages would.
 //!
 //! Invariants: no claim of a trial is held while a link waits for another link's request.
 //!
@@ -66,7 +68,13 @@ pub(super) struct Refusal {
 impl<'l, 'p> FileRequests<'l, 'p> {
     /// Returns the requests of a link that has made none.
     pub(super) fn new(pipeline: &'p Pipeline, link_slot: &'l LinkSlot) -> Self {
-        Self { pipeline, link_slot, passage: Passage::new(&*pipeline.selector), cut: None, has_begun: false }
+        Self {
+            pipeline,
+            link_slot,
+            passage: Passage::new(&*pipeline.selector),
+            cut: None,
+            has_begun: false,
+        }
     }
 
     /// Returns the way of the link so far.
@@ -74,8 +82,8 @@ impl<'l, 'p> FileRequests<'l, 'p> {
         std::mem::replace(&mut self.passage, Passage::new(&*self.pipeline.selector))
     }
 
-    /// Waits for a file that another link requests. That link may wait for a trial that this one has claimed, so the claim is
-    /// returned.
+    /// Waits for a file that another link requests. That link may wait for a trial that this one
+    /// has claimed, so the claim is returned.
     pub(super) async fn wait_for<T>(&mut self, turn: impl Future<Output = T>) -> T {
         drop(self.take_passage());
         self.link_slot.leave_during(turn).await
@@ -98,21 +106,31 @@ impl<'l, 'p> FileRequests<'l, 'p> {
             ..pipeline.limits.clone()
         };
         let fetcher = selector.fetcher_id(robots.fetcher().name()).unwrap_or(FetcherId(0));
-        let hosts =
-            FileHosts { passage: &mut self.passage, fetcher, host: Box::default(), is_admitted: false, permit: None };
+        let hosts = FileHosts {
+            passage: &mut self.passage,
+            fetcher,
+            host: Box::default(),
+            is_admitted: false,
+            permit: None,
+        };
         let gate = Gate::new(pipeline, self.link_slot, hosts);
         if !gate.enter(location, self.has_begun).await {
             return Err(Refusal::of(gate.into_parts().1, location));
         }
         self.has_begun = true;
         let (begun, sent) = (Instant::now(), selector.now());
-        let request = Request { gate: Some(&gate), read_at_most: size.enough, ..Request::new(location, &limits) };
+        let request = Request {
+            gate: Some(&gate),
+            read_at_most: size.enough,
+            ..Request::new(location, &limits)
+        };
         let mut local_delay = LocalDelay::default();
         let asking = local_delay.measure(robots.fetcher().fetch(request));
-        let answer = within(limits.deadline + GRACE, Some(&gate), asking).await.unwrap_or_else(|| {
-            let message = format!("no response within {} s", limits.deadline.as_secs_f64());
-            Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
-        });
+        let answer =
+            within(limits.deadline + GRACE, Some(&gate), asking).await.unwrap_or_else(|| {
+                let message = format!("no response within {} s", limits.deadline.as_secs_f64());
+                Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
+            });
         let answer = local_delay.attribute(answer, limits.deadline);
         let (hosts, refused) = gate.into_parts();
         if let Err(error) = &answer
@@ -129,7 +147,8 @@ impl<'l, 'p> FileRequests<'l, 'p> {
 struct FileHosts<'h, 'p> {
     passage: &'h mut Passage<&'p Selector>,
     fetcher: FetcherId,
-    /// The host that was asked last, whether it has admitted the request, and its permit if it has a pace.
+    /// The host that was asked last, whether it has admitted the request, and its permit if it has
+    /// a pace.
     host: Box<str>,
     is_admitted: bool,
     permit: Option<PacePermit<&'p Selector>>,
@@ -181,14 +200,20 @@ impl FileHosts<'_, '_> {
             }
             permit => permit,
         };
-        if let Some(ResponseEffect::LimitHit { hold_until, level }) = permit.map(|permit| permit.report(&response, now))
+        if let Some(ResponseEffect::LimitHit { hold_until, level }) =
+            permit.map(|permit| permit.report(&response, now))
         {
             selector.recorder().count_rate_limit_hit(level as usize);
             return self.passage.pause_for_hold(host, hold_until, None, now);
         }
         let is_limit = status == Some(429) || status == Some(503) && asked.is_some();
         if is_limit && self.passage.remaining_hold(host, now).is_none() {
-            self.passage.record_host_failure(host, location.as_str(), PauseReason::Limited(asked), now);
+            self.passage.record_host_failure(
+                host,
+                location.as_str(),
+                PauseReason::Limited(asked),
+                now,
+            );
         }
     }
 }
@@ -196,7 +221,8 @@ impl FileHosts<'_, '_> {
 impl Refusal {
     fn of(refused: Option<(Url, RedirectRefusal)>, location: &Url) -> Self {
         // A gate that admits nothing has a reason.
-        let (to, why) = refused.unwrap_or_else(|| (location.clone(), RedirectRefusal::Paused(Timestamp::default())));
+        let (to, why) = refused
+            .unwrap_or_else(|| (location.clone(), RedirectRefusal::Paused(Timestamp::default())));
         Self { to, why }
     }
 
@@ -212,10 +238,17 @@ impl Refusal {
                 wait.until(),
                 format!("the pace of {host} does not admit the request for {location} yet"),
             ),
-            RedirectRefusal::Wait(wait) => (Report::PAUSED, wait.until(), paused(&host, wait.until().since(now))),
-            RedirectRefusal::Paused(until) => (Report::PAUSED, *until, paused(&host, until.since(now))),
+            RedirectRefusal::Wait(wait) => {
+                (Report::PAUSED, wait.until(), paused(&host, wait.until().since(now)))
+            }
+            RedirectRefusal::Paused(until) => {
+                (Report::PAUSED, *until, paused(&host, until.since(now)))
+            }
         };
-        Box::new(Report { paused_until: Some(until), ..Report::without_request(error_type, message) })
+        Box::new(Report {
+            paused_until: Some(until),
+            ..Report::without_request(error_type, message)
+        })
     }
 }
 
@@ -228,7 +261,9 @@ fn signal(answer: &FileResult) -> Signal {
     match answer {
         Ok(response) => match response.status {
             status @ (429 | 500..) => Signal::of(&Outcome::Http(status), Some(status)),
-            200..=299 if response.truncated => Signal::of(&Outcome::Truncated, Some(response.status)),
+            200..=299 if response.truncated => {
+                Signal::of(&Outcome::Truncated, Some(response.status))
+            }
             _ => Signal::ClientError,
         },
         Err(error) => Signal::of(&Outcome::from(error.kind), error.status),

@@ -1,5 +1,5 @@
-//! The gate of a request: each host of a chain of redirects admits its own request, and so does the first host for a
-//! request that no visit has handed out.
+//! The gate of a request: each host of a chain of redirects admits its own request, and so does the
+//! first host for a request that no visit has handed out.
 //!
 //! Invariants: no lock is held while a request waits.
 //!
@@ -56,12 +56,13 @@ struct GateState<E> {
 
 impl<'g, E: Entrant> Gate<'g, E> {
     pub(super) fn new(pipeline: &'g Pipeline, link_slot: &'g LinkSlot, entrant: E) -> Self {
-        let state = GateState { entrant, waited: Duration::ZERO, waiting_since: None, refusal: None };
+        let state =
+            GateState { entrant, waited: Duration::ZERO, waiting_since: None, refusal: None };
         Self { pipeline, link_slot, state: Mutex::new(state) }
     }
 
-    /// Waits until the request to `to` may go out. Returns `false` if it may not. `has_begun` says whether the link has
-    /// made a request.
+    /// Waits until the request to `to` may go out. Returns `false` if it may not. `has_begun` says
+    /// whether the link has made a request.
     pub(super) async fn enter(&self, to: &Url, has_begun: bool) -> bool {
         loop {
             let wait = match self.ask(to, has_begun) {
@@ -91,7 +92,9 @@ impl<'g, E: Entrant> Gate<'g, E> {
         let mut state = self.lock();
         match state.entrant.enter(to) {
             Ok(()) => Ok(true),
-            Err(RedirectRefusal::Wait(wait)) if sits_out(self.pipeline, &wait, has_begun) => Err(wait),
+            Err(RedirectRefusal::Wait(wait)) if sits_out(self.pipeline, &wait, has_begun) => {
+                Err(wait)
+            }
             Err(why) => {
                 state.refusal = Some((to.clone(), why));
                 Ok(false)

@@ -1,7 +1,7 @@
 //! The files of RSL that were read, by their address.
 //!
-//! Invariants: of all concurrent links that need a file, one requests it: the holder of its slot. At most [`MAX_FILES`] are
-//! kept; beyond that the least recently needed ones are read again.
+//! Invariants: of all concurrent links that need a file, one requests it: the holder of its slot.
+//! At most [`MAX_FILES`] are kept; beyond that the least recently needed ones are read again.
 //!
 //! Must not know: how a file is requested, and what it says.
 

@@ -1,8 +1,8 @@
-//! The files of RSL that robots.txt names: one request a day for each, through the gate of pages. The robots.txt of their
-//! host applies to them.
+//! The files of RSL that robots.txt names: one request a day for each, through the gate of pages.
+//! The robots.txt of their host applies to them.
 //!
-//! Invariants: a crawl for purposes fetches no page whose licence it could not read to its end. A file that is not there
-//! says nothing, so that it neither permits nor reserves.
+//! Invariants: a crawl for purposes fetches no page whose licence it could not read to its end. A
+//! file that is not there says nothing, so that it neither permits nor reserves.
 //!
 //! Must not know: what a file says. [`fetchwise_types::consent`] reads it.
 
@@ -38,10 +38,14 @@ pub(super) async fn with_files(
     mut terms: Vec<Term>,
 ) -> Result<Vec<Term>, Box<Report>> {
     let pipeline = files.pipeline;
-    let (Some(robots), LicenseUse::Read) = (&pipeline.robots, pipeline.consent.licenses) else { return Ok(terms) };
+    let (Some(robots), LicenseUse::Read) = (&pipeline.robots, pipeline.consent.licenses) else {
+        return Ok(terms);
+    };
     let Ok(root) = url.join("/") else { return Ok(terms) };
-    let named: Vec<_> =
-        terms.iter().filter_map(|term| Some((root.join(term.license.as_deref()?).ok()?, term.place))).collect();
+    let named: Vec<_> = terms
+        .iter()
+        .filter_map(|term| Some((root.join(term.license.as_deref()?).ok()?, term.place)))
+        .collect();
     for (location, place) in named {
         if !matches!(location.scheme(), "http" | "https") {
             continue;
@@ -91,7 +95,10 @@ async fn read(
     if let Err(error) = &answer
         && error.local
     {
-        return Err(Box::new(Report::without_request(ErrorKind::LocalFault.name(), error.message.clone())));
+        return Err(Box::new(Report::without_request(
+            ErrorKind::LocalFault.name(),
+            error.message.clone(),
+        )));
     }
     let file = LicenseFile::of(&answer, pipeline.selector.now());
     *kept = Some(file.clone());
@@ -104,7 +111,8 @@ impl LicenseFile {
         Self { terms: Arc::default(), until, unknown: None }
     }
 
-    /// Returns the file as it came. A response that is not whole, or that says "not now", leaves it unknown.
+    /// Returns the file as it came. A response that is not whole, or that says "not now", leaves it
+    /// unknown.
     fn of(answer: &FileResult, now: Timestamp) -> Self {
         let unknown = |kind, message: String| Self {
             unknown: Some(Unknown { kind, message }),
@@ -123,7 +131,9 @@ impl LicenseFile {
                 status @ 500.. => unknown(ErrorKind::ServerError, format!("status {status}")),
                 _ => Self::silent(now.saturating_add(LIFETIME)),
             },
-            Err(error) if matches!(error.limit, Some(LimitMet::Body(_))) => Self::silent(now.saturating_add(LIFETIME)),
+            Err(error) if matches!(error.limit, Some(LimitMet::Body(_))) => {
+                Self::silent(now.saturating_add(LIFETIME))
+            }
             Err(error) if matches!(error.kind, ErrorKind::Timeout | ErrorKind::NetworkError) => {
                 unknown(error.kind, error.message.clone())
             }

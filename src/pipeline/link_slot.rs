@@ -1,6 +1,7 @@
 //! The slot of a link under its caller's limit of parallel links.
 //!
-//! Invariants: a link that waits holds no slot. It takes one again before it goes on, before links that have not begun.
+//! Invariants: a link that waits holds no slot. It takes one again before it goes on, before links
+//! that have not begun.
 //!
 //! Must not know: why a link waits.
 
@@ -77,7 +78,10 @@ mod tests {
         let first = slots.try_take().unwrap();
         assert!(slots.try_take().is_none());
         let taken = first.leave_during(async { slots.try_take().is_some() }).await;
-        assert!(taken && slots.try_take().is_none(), "it is free during the wait, and taken again after it");
+        assert!(
+            taken && slots.try_take().is_none(),
+            "it is free during the wait, and taken again after it"
+        );
         drop(first);
         assert!(slots.try_take().is_some());
     }

@@ -1,10 +1,13 @@
-//! The delay that this machine adds to a request: how late its runtime handles what is due, and how long it was asleep.
+//! The delay that this machine adds to a request: how late its runtime handles what is due, and how
+//! long it was asleep.
 //!
-//! Owns: whether a failed request is this machine's fault, because the process did not run meanwhile.
+//! Owns: whether a failed request is this machine's fault, because the process did not run
+//! meanwhile.
 //!
-//! Invariants: a delay is measured while the request is under way, in its own task, so it is that of the same queue of
-//! tasks and of the same processors. What counts for a latency is an average, so one late moment does not stand for a
-//! long request. No response of a server can make this process late.
+//! Invariants: a delay is measured while the request is under way, in its own task, so it is that
+//! of the same queue of tasks and of the same processors. What counts for a latency is an average,
+//! so one late moment does not stand for a long request. No response of a server can make this
+//! process late.
 //!
 //! Must not know: what a request is.
 
@@ -26,7 +29,8 @@ const FACTOR: u32 = 2;
 const LONGEST: Duration = Duration::from_secs(1);
 /// The resolution of the runtime's timers: an idle machine is that late.
 const RESOLUTION: Duration = Duration::from_millis(2);
-/// A request that lost this part of its deadline, as one over the value, failed because of this machine.
+/// A request that lost this part of its deadline, as one over the value, failed because of this
+/// machine.
 const LOST_PART: u32 = 4;
 
 /// The delay of one request.
@@ -65,8 +69,9 @@ impl LocalDelay {
         self.late / self.count.max(1)
     }
 
-    /// Returns the result of the request. It is a local fault if the request lost much of its `deadline` while this
-    /// process did not run: the system had stopped it, or a laptop was closed.
+    /// Returns the result of the request. It is a local fault if the request lost much of its
+    /// `deadline` while this process did not run: the system had stopped it, or a laptop was
+    /// closed.
     pub(super) fn attribute(
         &self,
         result: Result<Response, FetchError>,
@@ -76,15 +81,19 @@ impl LocalDelay {
         if lost < deadline / LOST_PART {
             return result;
         }
-        let message =
-            |what: &str| format!("this process did not run for {:.1} s meanwhile: {what}", lost.as_secs_f64());
+        let message = |what: &str| {
+            format!("this process did not run for {:.1} s meanwhile: {what}", lost.as_secs_f64())
+        };
         match result {
             Ok(response) if response.truncated => {
                 Err(FetchError::local(message("the body was cut"), response.duration))
             }
-            Err(error) if may_be_of_this_machine(&error) => {
-                Err(FetchError { local: true, kind: ErrorKind::LocalFault, message: message(&error.message), ..error })
-            }
+            Err(error) if may_be_of_this_machine(&error) => Err(FetchError {
+                local: true,
+                kind: ErrorKind::LocalFault,
+                message: message(&error.message),
+                ..error
+            }),
             result => result,
         }
     }
@@ -92,7 +101,8 @@ impl LocalDelay {
 
 /// Returns whether a request can have failed like this because this process did not run.
 fn may_be_of_this_machine(error: &FetchError) -> bool {
-    let is_of_connection = matches!(error.kind, ErrorKind::Timeout | ErrorKind::NetworkError | ErrorKind::Truncated);
+    let is_of_connection =
+        matches!(error.kind, ErrorKind::Timeout | ErrorKind::NetworkError | ErrorKind::Truncated);
     is_of_connection && !error.local && !error.unavailable && !error.stopped && !error.refused
 }
 
@@ -104,7 +114,8 @@ mod tests {
     async fn a_thread_that_is_busy_delays_its_requests() {
         let request = async {
             for _ in 0..4 {
-                // As a task that keeps the processor: nothing else of this thread is handled meanwhile.
+                // As a task that keeps the processor: nothing else of this thread is handled
+                // meanwhile.
                 std::thread::sleep(4 * FIRST);
                 tokio::task::yield_now().await;
             }

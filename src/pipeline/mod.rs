@@ -1,10 +1,10 @@
 //! The pipeline: the whole way of one URL, from the decision to the recorded attempt.
 //!
-//! Owns: [`Pipeline::fetch`], which puts a [visit](crate::visit), a set of fetchers and a store together on tokio.
-//! `run` drives the visit.
+//! Owns: [`Pipeline::fetch`], which puts a [visit](crate::visit), a set of fetchers and a store
+//! together on tokio. `run` drives the visit.
 //!
-//! Must not know: how pages are judged ([`fetchwise_detect`] does that), and how to choose, record or pause (the visit
-//! does).
+//! Must not know: how pages are judged ([`fetchwise_detect`] does that), and how to choose, record
+//! or pause (the visit does).
 
 use std::collections::HashMap;
 use std::io;
@@ -65,13 +65,15 @@ pub struct Link {
     pub url: String,
     /// The caller's name for it; the URL if `None`. Pauses apply to this name.
     pub id: Option<String>,
-    /// The link's own mode: learning (`true`) or the table (`false`). It takes precedence over every other setting.
+    /// The link's own mode: learning (`true`) or the table (`false`). It takes precedence over
+    /// every other setting.
     pub learning: Option<bool>,
     /// The fetcher for the first attempt; another one if it is unavailable.
     pub prefer: Option<String>,
     /// Heuristics that the caller knows besides the URL: see [`Heuristic::of_caller`].
     pub heuristics: Vec<Heuristic>,
-    /// The use of its origin's robots.txt; the default ignores it. Any other value needs [`PipelineBuilder::robots`].
+    /// The use of its origin's robots.txt; the default ignores it. Any other value needs
+    /// [`PipelineBuilder::robots`].
     pub robots: RobotsUse,
 }
 
@@ -97,7 +99,8 @@ pub struct Report {
     pub status: Option<u16>,
     /// Whether content was delivered.
     pub success: bool,
-    /// Why no content was delivered: an error type of the table, or a constant of this type such as [`Report::PAUSED`].
+    /// Why no content was delivered: an error type of the table, or a constant of this type such as
+    /// [`Report::PAUSED`].
     pub error_type: Option<&'static str>,
     /// The reason in words, with a hint what to do.
     pub message: Option<String>,
@@ -105,12 +108,12 @@ pub struct Report {
     pub is_banned: bool,
     /// Whether the page was not requested because its origin's robots.txt could not be read.
     pub robots_unread: bool,
-    /// Whether the last attempt was the trial of a host that served until it began to refuse all requests, and still
-    /// does. That says nothing of the link.
+    /// Whether the last attempt was the trial of a host that served until it began to refuse all
+    /// requests, and still does. That says nothing of the link.
     pub was_trial: bool,
-    /// Number of attempts, each of them logged, with probe and retry. Redirects belong to their attempt. An attempt
-    /// that ended before anything was sent (`refused_address`, `dns_error`) counts. 0 if there was no attempt: paused,
-    /// invalid URL, no route, no fetcher.
+    /// Number of attempts, each of them logged, with probe and retry. Redirects belong to their
+    /// attempt. An attempt that ended before anything was sent (`refused_address`, `dns_error`)
+    /// counts. 0 if there was no attempt: paused, invalid URL, no route, no fetcher.
     pub requests: u32,
     /// Bytes of the delivered body.
     pub bytes: u64,
@@ -122,8 +125,9 @@ pub struct Report {
     pub file: Option<PathBuf>,
     /// The end of the link's pause, if it is paused now.
     pub paused_until: Option<Timestamp>,
-    /// Whether the page is the one of an earlier crawl: a 304 to its validators, or a page that is still fresh and was
-    /// not requested. [`file`](Self::file) and [`record`](Self::record) name the earlier body.
+    /// Whether the page is the one of an earlier crawl: a 304 to its validators, or a page that is
+    /// still fresh and was not requested. [`file`](Self::file) and [`record`](Self::record) name
+    /// the earlier body.
     pub not_modified: bool,
     /// The record of the body in a web archive, as `urn:uuid:...`.
     pub record: Option<String>,
@@ -133,24 +137,26 @@ pub struct Report {
     pub final_url: Option<Box<str>>,
     /// The `Content-Type` of what was delivered, as the server wrote it.
     pub content_type: Option<Box<str>>,
-    /// The terms of the page and the purposes that they leave: of a delivered page that has terms or was fetched for
-    /// purposes, and of one that is `reserved`.
+    /// The terms of the page and the purposes that they leave: of a delivered page that has terms
+    /// or was fetched for purposes, and of one that is `reserved`.
     pub consent: Option<Box<Consent>>,
-    /// Whether the delivered page is one of no site: of a parked domain, a hoster, or a product before its log-in.
+    /// Whether the delivered page is one of no site: of a parked domain, a hoster, or a product
+    /// before its log-in.
     pub is_default_page: bool,
     /// The reason of the detector's verdict on the last attempt, if that failed.
     pub verdict: Option<Box<VerdictReason>>,
     /// The price that a 402 named.
     pub price: Option<Box<str>>,
-    /// The other offers of a 402, none of which is accepted: `x402 SCHEME NETWORK AMOUNT ASSET` or `rsl ADDRESS`.
+    /// The other offers of a 402, none of which is accepted: `x402 SCHEME NETWORK AMOUNT ASSET` or
+    /// `rsl ADDRESS`.
     pub offers: Vec<Box<str>>,
     /// The response, if it is content and there is no store.
     pub response: Option<Response>,
-    /// The host's `Crawl-delay`, if it is longer than the settings accept. Reported once per host, with the link that
-    /// found it.
+    /// The host's `Crawl-delay`, if it is longer than the settings accept. Reported once per host,
+    /// with the link that found it.
     pub crawl_delay_cut: Option<CrawlDelayCut>,
-    /// The host, if it rejects the crawler's signature (`identity_rejected`). Reported once per host, with the link that
-    /// met it first.
+    /// The host, if it rejects the crawler's signature (`identity_rejected`). Reported once per
+    /// host, with the link that met it first.
     pub signature_rejected_by: Option<Box<str>>,
 }
 
@@ -168,15 +174,15 @@ pub struct CrawlDelayCut {
 impl Report {
     /// The error type of a link that was not fetched because it, or its host, is paused.
     pub const PAUSED: &'static str = "paused";
-    /// The error type of a link that was not fetched because its host's pace did not admit it in time. Fetch it again
-    /// at [`Report::paused_until`].
+    /// The error type of a link that was not fetched because its host's pace did not admit it in
+    /// time. Fetch it again at [`Report::paused_until`].
     pub const PACED: &'static str = "paced";
     /// The error type of a link that the table should serve and cannot.
     pub const NO_ROUTE: &'static str = "no_route";
     /// The error type of a link without an available fetcher.
     pub const NO_FETCHER: &'static str = "no_fetcher";
-    /// The error type of a link for which no request was made, because no fetcher gets past its host's vendor. The link
-    /// is paused.
+    /// The error type of a link for which no request was made, because no fetcher gets past its
+    /// host's vendor. The link is paused.
     pub const NO_VIABLE_FETCHER: &'static str = "no_viable_fetcher";
     /// The error type of a page that was delivered and could not be stored.
     pub const STORE_ERROR: &'static str = "store_error";
@@ -186,7 +192,8 @@ impl Report {
         Self { error_type: Some(error_type), message: Some(message), ..Self::default() }
     }
 
-    /// Returns whether it ended with an outcome of the table, rather than for lack of a route, a fetcher or storage.
+    /// Returns whether it ended with an outcome of the table, rather than for lack of a route, a
+    /// fetcher or storage.
     pub fn is_classified(&self) -> bool {
         !matches!(self.error_type, Some(Self::NO_ROUTE | Self::NO_FETCHER | Self::STORE_ERROR))
     }
@@ -253,8 +260,8 @@ impl PipelineBuilder {
         self
     }
 
-    /// Keeps the last bodies of pages that failed. [`Report::file`] then names the body of a failed page. A body that
-    /// cannot be kept changes no result: `on_error` gets the error.
+    /// Keeps the last bodies of pages that failed. [`Report::file`] then names the body of a failed
+    /// page. A body that cannot be kept changes no result: `on_error` gets the error.
     #[must_use]
     pub fn failed_pages(
         mut self,
@@ -265,36 +272,38 @@ impl PipelineBuilder {
         self
     }
 
-    /// Sets how long a link may wait for its host's pace; the default is 15 minutes. A link that would have to wait
-    /// longer ends as [`Report::PACED`] at once. With zero, a caller with its own frontier gets back every link that
-    /// cannot go out now. A link with a retry or another fetcher to come still waits for up to a minute.
+    /// Sets how long a link may wait for its host's pace; the default is 15 minutes. A link that
+    /// would have to wait longer ends as [`Report::PACED`] at once. With zero, a caller with its
+    /// own frontier gets back every link that cannot go out now. A link with a retry or another
+    /// fetcher to come still waits for up to a minute.
     #[must_use]
     pub fn wait_at_most(mut self, time: Duration) -> Self {
         self.wait_at_most = time;
         self
     }
 
-    /// Sets how robots.txt is fetched, for links that obey it ([`Link::robots`]). The address guard of its fetcher and
-    /// the limits of the pipeline apply. Redirects of a page are followed everywhere: only the link's own address is
-    /// checked against the rules.
+    /// Sets how robots.txt is fetched, for links that obey it ([`Link::robots`]). The address guard
+    /// of its fetcher and the limits of the pipeline apply. Redirects of a page are followed
+    /// everywhere: only the link's own address is checked against the rules.
     #[must_use]
     pub fn robots(mut self, robots: RobotsTxt) -> Self {
         self.robots = Some(Arc::new(robots));
         self
     }
 
-    /// Sets the purposes of the crawl, and what happens to pages whose terms reserve them against all. The default
-    /// records terms and skips nothing. With purposes, robots.txt is requested for its terms wherever
-    /// [`robots`](Self::robots) is set, also for links that ignore its rules.
+    /// Sets the purposes of the crawl, and what happens to pages whose terms reserve them against
+    /// all. The default records terms and skips nothing. With purposes, robots.txt is requested for
+    /// its terms wherever [`robots`](Self::robots) is set, also for links that ignore its rules.
     #[must_use]
     pub fn consent(mut self, settings: ConsentSettings) -> Self {
         self.consent = settings;
         self
     }
 
-    /// Sets the use of pages that an earlier crawl has stored, and the log of their validators. A page that has not
-    /// changed comes without a response and without a body: [`Report::not_modified`] is set. Only plain fetchers
-    /// revalidate, and each page is requested in full once in 30 days.
+    /// Sets the use of pages that an earlier crawl has stored, and the log of their validators. A
+    /// page that has not changed comes without a response and without a body:
+    /// [`Report::not_modified`] is set. Only plain fetchers revalidate, and each page is requested
+    /// in full once in 30 days.
     #[must_use]
     pub fn cache(mut self, cache_use: CacheUse, validators: Arc<ValidatorLog>) -> Self {
         self.cache_use = cache_use;
@@ -305,16 +314,21 @@ impl PipelineBuilder {
     /// Builds the pipeline.
     ///
     /// # Errors
-    /// [`Error::UnknownFetcher`] if a fetcher is not a candidate of the selector: it could never be chosen.
+    /// [`Error::UnknownFetcher`] if a fetcher is not a candidate of the selector: it could never be
+    /// chosen.
     pub fn build(self) -> Result<Pipeline, Error> {
-        let known = |name: &str| self.selector.candidates().any(|(_, spec)| *spec.name == *canonical(name));
+        let known =
+            |name: &str| self.selector.candidates().any(|(_, spec)| *spec.name == *canonical(name));
         if let Some(unknown) = self.fetchers.iter().find(|fetcher| !known(fetcher.name())) {
             let known = self.selector.candidates().map(|(_, spec)| spec.name.to_string()).collect();
             return Err(Error::UnknownFetcher { name: unknown.name().to_owned(), known });
         }
         let find = |name: &str| self.fetchers.iter().find(|f| canonical(f.name()) == name).cloned();
-        let fetchers: Vec<_> =
-            self.selector.candidates().map(|(_, spec)| find(&spec.name).map(AvailableFetcher::new)).collect();
+        let fetchers: Vec<_> = self
+            .selector
+            .candidates()
+            .map(|(_, spec)| find(&spec.name).map(AvailableFetcher::new))
+            .collect();
         let mut unavailable = FetcherSet::EMPTY;
         for (id, _) in self.selector.candidates().filter(|(id, _)| fetchers[id.index()].is_none()) {
             unavailable.insert(id);
@@ -344,7 +358,8 @@ impl PipelineBuilder {
 /// The folder of failed pages, and what is called when a body cannot be kept there.
 type FailedPageKeeper = (Arc<FailedPages>, Arc<dyn Fn(&io::Error) + Send + Sync>);
 
-/// Fetches links: decides, fetches, judges, records, escalates, pauses. Tasks share it by reference.
+/// Fetches links: decides, fetches, judges, records, escalates, pauses. Tasks share it by
+/// reference.
 pub struct Pipeline {
     selector: Arc<Selector>,
     /// By candidate; `None` if the pipeline lacks that fetcher.
@@ -399,14 +414,16 @@ impl Pipeline {
         }
     }
 
-    /// Fetches one link. Each request is recorded as one attempt, under the name of its fetcher. Never fails: the
-    /// report has the result. Drop the future to cancel; the attempt in flight is then not recorded.
+    /// Fetches one link. Each request is recorded as one attempt, under the name of its fetcher.
+    /// Never fails: the report has the result. Drop the future to cancel; the attempt in flight is
+    /// then not recorded.
     pub async fn fetch(&self, link: &Link) -> Report {
         self.fetch_in_slot(link, &LinkSlot::unlimited()).await
     }
 
-    /// Does the same as [`fetch`](Self::fetch) for a caller that limits its links at work. The link gives up its slot
-    /// while it waits for a host, a fetcher or another link, so that one that can go on takes it.
+    /// Does the same as [`fetch`](Self::fetch) for a caller that limits its links at work. The link
+    /// gives up its slot while it waits for a host, a fetcher or another link, so that one that can
+    /// go on takes it.
     pub async fn fetch_in_slot(&self, link: &Link, slot: &LinkSlot) -> Report {
         run::run(self, link, slot).await
     }

@@ -20,7 +20,8 @@ pub struct DetectorJudge<'d>(pub &'d Detector);
 
 impl PageJudge for DetectorJudge<'_> {
     fn is_unfinished(&self, page: &Page<'_>) -> bool {
-        let outcome = SCRATCH.with_borrow_mut(|scratch| self.0.inspect(page, scratch).outcome(page));
+        let outcome =
+            SCRATCH.with_borrow_mut(|scratch| self.0.inspect(page, scratch).outcome(page));
         matches!(outcome, Outcome::Shell { .. } | Outcome::Empty | Outcome::Redirect { .. })
     }
 }

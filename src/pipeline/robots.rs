@@ -1,4 +1,5 @@
-//! The robots.txt check before a link's visit: one request for each origin, through the gate of pages.
+//! The robots.txt check before a link's visit: one request for each origin, through the gate of
+//! pages.
 //!
 //! A link that may not be fetched ends here, without a request for its page and without an attempt.
 //!
@@ -24,12 +25,16 @@ const LOCAL_FAULT_WAIT: Duration = Duration::from_millis(250);
 /// The beginning that is read, of at most 8 MiB as they are sent.
 const SIZE: FileSize = FileSize { enough: Some(MAX_READ as u64), max: 8 << 20 };
 
-/// Checks whether its origin's robots.txt lets `link` be fetched. Returns its terms for the link, as far as the file was
-/// read.
+/// Checks whether its origin's robots.txt lets `link` be fetched. Returns its terms for the link,
+/// as far as the file was read.
 ///
 /// # Errors
 /// The report of a link that may not be fetched.
-pub(super) async fn check(files: &mut FileRequests<'_, '_>, link: &Link, url: &Url) -> Result<Vec<Term>, Box<Report>> {
+pub(super) async fn check(
+    files: &mut FileRequests<'_, '_>,
+    link: &Link,
+    url: &Url,
+) -> Result<Vec<Term>, Box<Report>> {
     let pipeline = files.pipeline;
     let is_ignored = link.robots == RobotsUse::Ignore;
     // A crawl with purposes needs the terms, whatever it does with the rules.
@@ -38,10 +43,13 @@ pub(super) async fn check(files: &mut FileRequests<'_, '_>, link: &Link, url: &U
         return Ok(Vec::new());
     }
     let Some(robots) = &pipeline.robots else {
-        let message = "cannot fetch robots.txt: the pipeline was built without a fetcher for it".to_owned();
+        let message =
+            "cannot fetch robots.txt: the pipeline was built without a fetcher for it".to_owned();
         return Err(Box::new(Report::without_request(Report::NO_FETCHER, message)));
     };
-    let Some((rules, location)) = rules_for(files, robots, url).await? else { return Ok(Vec::new()) };
+    let Some((rules, location)) = rules_for(files, robots, url).await? else {
+        return Ok(Vec::new());
+    };
     let is_obeyed = link.robots == RobotsUse::Obey;
     if is_obeyed || needs_terms && consent::skips(&pipeline.consent) {
         is_known(&rules, &location)?;
@@ -52,7 +60,8 @@ pub(super) async fn check(files: &mut FileRequests<'_, '_>, link: &Link, url: &U
     Ok(rules.terms(url))
 }
 
-/// Returns the rules for `url`, with the address of their file. `None` if its origin has no such file.
+/// Returns the rules for `url`, with the address of their file. `None` if its origin has no such
+/// file.
 ///
 /// # Errors
 /// The report of a link for which they cannot be requested now.
@@ -134,13 +143,20 @@ async fn request_rules(
                 is_second = true;
             }
             // One lost connection would cost all links of the origin.
-            Ok(Err(error)) if error.kind == ErrorKind::NetworkError && !error.local && retries > 0 => retries -= 1,
+            Ok(Err(error))
+                if error.kind == ErrorKind::NetworkError && !error.local && retries > 0 =>
+            {
+                retries -= 1
+            }
             Ok(answer) => break answer,
             Err(Refusal { to, why: RedirectRefusal::Paused(until) }) if to != *location => {
                 // No other link needs to ask where the file is.
-                let message =
-                    format!("the host {}, to which it redirects, is paused", to.host_str().unwrap_or_default());
-                let rules = Rules::unknown_until(until, Unknown { kind: ErrorKind::RateLimited, message });
+                let message = format!(
+                    "the host {}, to which it redirects, is paused",
+                    to.host_str().unwrap_or_default()
+                );
+                let rules =
+                    Rules::unknown_until(until, Unknown { kind: ErrorKind::RateLimited, message });
                 return Ok(robots.keep(origin, rules));
             }
             Err(refusal) => return Err(refusal.report(location, selector.now())),
@@ -150,7 +166,10 @@ async fn request_rules(
         && error.local
     {
         // A local fault says nothing about the host, so nothing is stored.
-        return Err(Box::new(Report::without_request(ErrorKind::LocalFault.name(), error.message.clone())));
+        return Err(Box::new(Report::without_request(
+            ErrorKind::LocalFault.name(),
+            error.message.clone(),
+        )));
     }
     let now = selector.now();
     let rules = Rules::from_answer(&answer, robots.agent(), now);

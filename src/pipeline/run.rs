@@ -1,6 +1,7 @@
 //! The driver of one URL's visit on tokio, with the pipeline's fetchers and store.
 //!
-//! Owns: waiting (for a fetcher's free slot, and for the events of a visit), and storing a delivered page.
+//! Owns: waiting (for a fetcher's free slot, and for the events of a visit), and storing a
+//! delivered page.
 //!
 //! Must not know: how to decide, judge or record. The visit does that.
 
@@ -63,7 +64,11 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link, link_slot: &LinkSlot) 
 ///
 /// # Errors
 /// The report of a link that may not be fetched.
-async fn permitting_terms(files: &mut FileRequests<'_, '_>, link: &Link, url: &Url) -> Result<Vec<Term>, Box<Report>> {
+async fn permitting_terms(
+    files: &mut FileRequests<'_, '_>,
+    link: &Link,
+    url: &Url,
+) -> Result<Vec<Term>, Box<Report>> {
     let terms = robots::check(files, link, url).await?;
     let terms = licenses::with_files(files, link.robots, url, terms).await?;
     consent::reserved(files.pipeline, &terms, url).map_or(Ok(terms), Err)
@@ -77,20 +82,34 @@ async fn run_permitted(
     (passage, link_slot): (Passage<&Selector>, &LinkSlot),
 ) -> Report {
     let earlier = cache::earlier(pipeline, url).await;
-    if let Some(report) = earlier.as_ref().and_then(|earlier| cache::fresh(pipeline, terms, earlier)) {
+    if let Some(report) =
+        earlier.as_ref().and_then(|earlier| cache::fresh(pipeline, terms, earlier))
+    {
         return report;
     }
     match begin(pipeline, link, url) {
-        Ok(visit) => drive(pipeline, visit.continuing(passage), (url, terms, earlier), link_slot).await,
+        Ok(visit) => {
+            drive(pipeline, visit.continuing(passage), (url, terms, earlier), link_slot).await
+        }
         Err(report) => *report,
     }
 }
 
 /// Starts the visit for `link`.
-fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<PipelineVisit<'w>, Box<Report>> {
-    let invalid =
-        |error: crate::Error| Box::new(Report::without_request(ErrorKind::InvalidUrl.name(), error.to_string()));
-    let mut visit = pipeline.selector.visit(url).map_err(invalid)?.without(pipeline.unavailable).waits_without_limit();
+fn begin<'w>(
+    pipeline: &'w Pipeline,
+    link: &Link,
+    url: &'w Url,
+) -> Result<PipelineVisit<'w>, Box<Report>> {
+    let invalid = |error: crate::Error| {
+        Box::new(Report::without_request(ErrorKind::InvalidUrl.name(), error.to_string()))
+    };
+    let mut visit = pipeline
+        .selector
+        .visit(url)
+        .map_err(invalid)?
+        .without(pipeline.unavailable)
+        .waits_without_limit();
     if let Some(id) = &link.id {
         visit = visit.link_id(id);
     }
@@ -101,11 +120,16 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Pipeli
         visit = visit.mode(if learning { Mode::Learning } else { Mode::Legacy });
     }
     if let Some(name) = &link.prefer {
-        // The name is a wish for the first attempt: an unavailable fetcher leaves the choice to the selector, an
-        // unknown name is an error.
-        let missing = || Box::new(Report::without_request(Report::NO_FETCHER, missing_reason(pipeline, name)));
-        let preferred =
-            pipeline.selector.fetcher_id(name).filter(|id| pipeline.selector.is_candidate(*id)).ok_or_else(missing)?;
+        // The name is a wish for the first attempt: an unavailable fetcher leaves the choice to the
+        // selector, an unknown name is an error.
+        let missing = || {
+            Box::new(Report::without_request(Report::NO_FETCHER, missing_reason(pipeline, name)))
+        };
+        let preferred = pipeline
+            .selector
+            .fetcher_id(name)
+            .filter(|id| pipeline.selector.is_candidate(*id))
+            .ok_or_else(missing)?;
         if pipeline.fetcher(preferred).is_some() {
             visit = visit.prefer(name).map_err(|_| missing())?;
         }
@@ -113,7 +137,8 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Pipeli
     Ok(visit)
 }
 
-/// Drives a visit to its end. `terms` are those of robots.txt for its URL, `earlier` is the page of an earlier crawl.
+/// Drives a visit to its end. `terms` are those of robots.txt for its URL, `earlier` is the page of
+/// an earlier crawl.
 async fn drive<'p>(
     pipeline: &'p Pipeline,
     mut visit: PipelineVisit<'p>,
@@ -125,7 +150,8 @@ async fn drive<'p>(
         match visit.next() {
             Step::Fetch(fetch) => {
                 let input = (terms, earlier.as_ref());
-                let end = fetch_page(pipeline, (&mut visit, fetch), input, link_slot, &mut brought).await;
+                let end =
+                    fetch_page(pipeline, (&mut visit, fetch), input, link_slot, &mut brought).await;
                 if let Some(end) = end {
                     break end;
                 }
@@ -143,8 +169,8 @@ async fn drive<'p>(
     brought.keep(pipeline, report, (url, terms, earlier)).await
 }
 
-/// Makes one request of a visit and reports its result. Returns the end of the visit if the request may not follow a
-/// redirect.
+/// Makes one request of a visit and reports its result. Returns the end of the visit if the request
+/// may not follow a redirect.
 async fn fetch_page<'p>(
     pipeline: &'p Pipeline,
     (visit, mut fetch): (&mut PipelineVisit<'p>, Fetch<&'p Selector>),
@@ -168,7 +194,8 @@ async fn fetch_page<'p>(
     let asked_again = earlier.filter(|_| can_revalidate(pipeline, &fetch));
     let gate = Gate::new(pipeline, link_slot, PageRequest { visit, fetch: &mut fetch });
     let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
-    let validators = asked_again.map(|earlier| &earlier.validators).filter(|known| !known.is_empty());
+    let validators =
+        asked_again.map(|earlier| &earlier.validators).filter(|known| !known.is_empty());
     let by = DetectorJudge(&pipeline.detector);
     let judged = Request { judge: Some(&by), ..Request::new(&asked, &limits) };
     let request = Request { gate: admission, validators, ..judged };
@@ -242,8 +269,8 @@ impl Brought {
         }
     }
 
-    /// Judges a response, and remembers what the report needs of it. `asked_again` is the page of an earlier crawl, if
-    /// the request had its validators.
+    /// Judges a response, and remembers what the report needs of it. `asked_again` is the page of
+    /// an earlier crawl, if the request had its validators.
     fn judge(
         &mut self,
         pipeline: &Pipeline,
@@ -275,7 +302,8 @@ impl Brought {
         }
         if report.error_type == Some(ErrorKind::IdentityRejected.name()) {
             let host = self.delivered.as_ref().and_then(|response| response.final_url.host_str());
-            report.signature_rejected_by = host.and_then(|host| pipeline.signature_rejections.add(host));
+            report.signature_rejected_by =
+                host.and_then(|host| pipeline.signature_rejections.add(host));
         }
         let is_reserved = report.error_type == Some(ErrorKind::Reserved.name());
         let is_page = report.success || is_reserved;
@@ -287,9 +315,12 @@ impl Brought {
         report.content_type = header(&response.headers, "content-type").map(Into::into);
         report.consent = self.consent.or_else(|| consent::of_robots(pipeline, terms));
         match earlier.filter(|_| self.is_not_modified) {
-            Some(earlier) if is_reserved => cache::keep_confirmed(pipeline, earlier, self.terms, &response),
+            Some(earlier) if is_reserved => {
+                cache::keep_confirmed(pipeline, earlier, self.terms, &response)
+            }
             Some(earlier) => {
-                return store_not_modified(pipeline, report, (response, self.terms, earlier), url).await;
+                return store_not_modified(pipeline, report, (response, self.terms, earlier), url)
+                    .await;
             }
             None if is_reserved => cache::forget(pipeline, url),
             None => return store_page(pipeline, report, (response, self.terms), url).await,
@@ -321,8 +352,9 @@ fn end_span(span: Span, result: &Result<Response, FetchError>) {
     }
 }
 
-/// Waits for a free slot of the fetcher. `None` if the host was paused meanwhile: ask for the next step again. The wait
-/// is not part of the deadline, since no request was made yet, and it does not block the host's pace.
+/// Waits for a free slot of the fetcher. `None` if the host was paused meanwhile: ask for the next
+/// step again. The wait is not part of the deadline, since no request was made yet, and it does not
+/// block the host's pace.
 async fn acquire_slot<'p>(
     pipeline: &'p Pipeline,
     (slots, link_slot): (&'p Semaphore, &LinkSlot),
@@ -348,12 +380,18 @@ async fn acquire_slot<'p>(
     }
 }
 
-/// Returns the limits of this request: the pipeline's, with the time and redirects that the visit allows.
+/// Returns the limits of this request: the pipeline's, with the time and redirects that the visit
+/// allows.
 fn limits(pipeline: &Pipeline, fetch: &Fetch<&Selector>) -> Limits {
-    Limits { deadline: fetch.deadline(), max_redirects: fetch.max_redirects(), ..pipeline.limits.clone() }
+    Limits {
+        deadline: fetch.deadline(),
+        max_redirects: fetch.max_redirects(),
+        ..pipeline.limits.clone()
+    }
 }
 
-/// Returns whether to sit out a wait. A visit that has made a request is not ended for a short wait.
+/// Returns whether to sit out a wait. A visit that has made a request is not ended for a short
+/// wait.
 fn sits_out(pipeline: &Pipeline, visit: &PipelineVisit<'_>, wait: &Wait) -> bool {
     wait::sits_out(pipeline, wait, visit.requests() > 0 || visit.redirects() > 0)
 }
@@ -361,12 +399,16 @@ fn sits_out(pipeline: &Pipeline, visit: &PipelineVisit<'_>, wait: &Wait) -> bool
 /// Judges a response.
 fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
     let page = response.page(url);
-    let mut answer = pipeline.detector.judge_with(&page, &pipeline.extractors).with_duration(response.duration);
+    let mut answer =
+        pipeline.detector.judge_with(&page, &pipeline.extractors).with_duration(response.duration);
     if response.truncated {
         answer.outcome = answer.outcome.truncated();
     }
-    if response.is_signature_rejected && matches!(answer.outcome, Outcome::Blocked(_) | Outcome::Http(_)) {
-        // It is about the key, not about the fetcher: a block would make the host one that refuses signed requests.
+    if response.is_signature_rejected
+        && matches!(answer.outcome, Outcome::Blocked(_) | Outcome::Http(_))
+    {
+        // It is about the key, not about the fetcher: a block would make the host one that refuses
+        // signed requests.
         (answer.outcome, answer.message) = (Outcome::IdentityRejected, None);
     }
     match &response.provenance {
@@ -378,7 +420,8 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
 /// Returns the result of a request without a response.
 fn failed_result(error: FetchError) -> FetchResult {
     let outcome = if error.local { Outcome::Local } else { Outcome::from(error.kind) };
-    let mut answer = FetchResult::from(outcome).with_duration(error.duration).with_message(error.message);
+    let mut answer =
+        FetchResult::from(outcome).with_duration(error.duration).with_message(error.message);
     answer.status = error.status;
     (answer.is_refused, answer.is_of_client) = (error.refused, error.of_client);
     answer.headers = stored_headers(&error.headers);
@@ -436,7 +479,8 @@ async fn store_page(
         Ok(body) => {
             report.file = Some(body.file.clone());
             let record = body.record.as_ref();
-            (report.record, report.record_offset) = record.map(|record| (record.id.clone(), record.offset)).unzip();
+            (report.record, report.record_offset) =
+                record.map(|record| (record.id.clone(), record.offset)).unzip();
             if let Some(head) = head {
                 cache::keep(pipeline, url, head, Some(body));
             }
@@ -447,7 +491,12 @@ async fn store_page(
 }
 
 /// Keeps the body of a page that failed, if the pipeline does that.
-async fn keep_failed(pipeline: &Pipeline, mut report: Report, response: Response, url: &Url) -> Report {
+async fn keep_failed(
+    pipeline: &Pipeline,
+    mut report: Report,
+    response: Response,
+    url: &Url,
+) -> Report {
     let Some((pages, on_error)) = pipeline.failed_pages.clone() else { return report };
     let Some(error_type) = report.error_type else { return report };
     let (url, at) = (url.clone(), pipeline.selector.clock().date());
@@ -473,7 +522,9 @@ async fn store_not_modified(
     let report = cache::of_earlier(Report { bytes: 0, ..report }, &earlier);
     cache::keep_confirmed(pipeline, earlier.clone(), terms, &response);
     let (Some(store), Some(body)) = (pipeline.store.clone(), earlier.body) else { return report };
-    let recorded = on_store(pipeline, &report, url, move |page| store.put_not_modified(page, &body), response).await;
+    let recorded =
+        on_store(pipeline, &report, url, move |page| store.put_not_modified(page, &body), response)
+            .await;
     match recorded {
         Ok(()) => report,
         Err(message) => not_stored(report, &message),
@@ -491,8 +542,12 @@ async fn on_store<T: Send + 'static>(
     let (url, fetcher) = (url.clone(), report.fetcher.clone().unwrap_or_default());
     let (at, consent): (Timestamp, _) = (pipeline.selector.clock().date(), report.consent.clone());
     let is_long = response.body.spill().is_some();
-    let write =
-        move || write(&Delivered { consent: consent.as_deref(), ..Delivered::new(&url, &response, &fetcher, at) });
+    let write = move || {
+        write(&Delivered {
+            consent: consent.as_deref(),
+            ..Delivered::new(&url, &response, &fetcher, at)
+        })
+    };
     // No other page waits for a long one.
     let written = match is_long {
         true => tokio::task::spawn_blocking(write).await.ok(),

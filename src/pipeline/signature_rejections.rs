@@ -1,7 +1,7 @@
 //! The hosts that have rejected the crawler's signature, so that each is reported once.
 //!
-//! Invariants: at most [`MAX_HOSTS`] hosts are kept. Beyond that the one that rejected last the longest ago may be
-//! reported again.
+//! Invariants: at most [`MAX_HOSTS`] hosts are kept. Beyond that the one that rejected last the
+//! longest ago may be reported again.
 //!
 //! Must not know: what a rejection looks like. The detector and the fetchers do that.
 
@@ -50,6 +50,9 @@ mod tests {
         }
         assert_eq!(hosts.add("0"), None);
         assert!(hosts.add("new").is_some());
-        assert_eq!((hosts.add("0"), hosts.add("1").is_some(), hosts.add("new")), (None, true, None));
+        assert_eq!(
+            (hosts.add("0"), hosts.add("1").is_some(), hosts.add("new")),
+            (None, true, None)
+        );
     }
 }

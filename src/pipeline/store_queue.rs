@@ -1,10 +1,11 @@
-//! The queue of pages for a store. A busy crawl hands over most of its pages without waking a thread: the writer that is
-//! at work takes all that waits.
+//! The queue of pages for a store. A busy crawl hands over most of its pages without waking a
+//! thread: the writer that is at work takes all that waits.
 //!
-//! Owns: the number of writers. Another one starts only when those at work fall behind, as on a slow disk: a few pages may
-//! wait for one that takes long.
+//! Owns: the number of writers. Another one starts only when those at work fall behind, as on a
+//! slow disk: a few pages may wait for one that takes long.
 //!
-//! Invariants: work never waits without a writer. Its caller gets the result, or learns that there is none.
+//! Invariants: work never waits without a writer. Its caller gets the result, or learns that there
+//! is none.
 //!
 //! Must not know: what a store writes.
 
@@ -34,8 +35,12 @@ struct QueueState {
 }
 
 impl StoreQueue {
-    /// Calls `work` on a thread for blocking work. `None` if it panicked, or if the runtime ends before it begins.
-    pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    /// Calls `work` on a thread for blocking work. `None` if it panicked, or if the runtime ends
+    /// before it begins.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         let (result, done) = oneshot::channel();
         self.push(Box::new(move || drop(result.send(work()))));
         done.await.ok()
@@ -67,7 +72,8 @@ impl Writer {
         }
     }
 
-    /// Returns the next work. With the last one the writer ends, under the same lock: what comes later starts another.
+    /// Returns the next work. With the last one the writer ends, under the same lock: what comes
+    /// later starts another.
     fn next(&mut self) -> Option<Work> {
         let mut state = lock(&self.queue);
         let next = state.waiting.pop_front();
@@ -82,7 +88,8 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if self.is_at_work {
-            // Its runtime ended before its thread began. No other writer may be left for what waits.
+            // Its runtime ended before its thread began. No other writer may be left for what
+            // waits.
             let mut state = lock(&self.queue);
             state.writers -= 1;
             state.waiting.clear();
@@ -114,7 +121,9 @@ mod tests {
     #[tokio::test]
     async fn work_that_panics_takes_no_other_with_it() {
         let queue = StoreQueue::default();
-        let results = join_all((0..50).map(|n| queue.run(move || assert!(n % 7 != 3, "a bug of a store")))).await;
+        let results =
+            join_all((0..50).map(|n| queue.run(move || assert!(n % 7 != 3, "a bug of a store"))))
+                .await;
         let lost: Vec<usize> = (0..50).filter(|n| results[*n].is_none()).collect();
         assert_eq!(lost, [3, 10, 17, 24, 31, 38, 45]);
     }
@@ -128,7 +137,9 @@ mod tests {
         // The last few may wait for it: they are no backlog.
         let fast = (0..=2 * BACKLOG).map(|_| {
             let (done, release) = (Arc::clone(&done), release.clone());
-            queue.run(move || (done.fetch_add(1, Ordering::Relaxed) == BACKLOG).then(|| release.send(())))
+            queue.run(move || {
+                (done.fetch_add(1, Ordering::Relaxed) == BACKLOG).then(|| release.send(()))
+            })
         });
         assert_eq!(futures_util::future::join(slow, join_all(fast)).await.0, Some(true));
     }

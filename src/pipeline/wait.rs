@@ -12,11 +12,13 @@ const MIN_STARTED_WAIT: Duration = Duration::from_secs(60);
 /// Returns whether to sit out a wait, for a visit that has or has not made a request.
 pub(super) fn sits_out(pipeline: &Pipeline, wait: &Wait, has_begun: bool) -> bool {
     let left = wait.until().since(pipeline.selector.now());
-    wait.reason() != WaitReason::Pace || left <= pipeline.wait_at_most || has_begun && left <= MIN_STARTED_WAIT
+    wait.reason() != WaitReason::Pace
+        || left <= pipeline.wait_at_most
+        || has_begun && left <= MIN_STARTED_WAIT
 }
 
-/// Sits out a wait without the link's place. Returns whether only a clock that stands still could say that it is not
-/// over.
+/// Sits out a wait without the link's place. Returns whether only a clock that stands still could
+/// say that it is not over.
 pub(super) async fn pause(pipeline: &Pipeline, link_slot: &LinkSlot, mut wait: Wait) -> bool {
     let (why, at_most) = (wait.reason(), wait.until().since(pipeline.selector.now()));
     let over = async {

@@ -1,7 +1,8 @@
-//! The policy `default` and its two variants: which candidate Weitzman's index selects, and when another one is tried.
+//! The policy `default` and its two variants: which candidate Weitzman's index selects, and when
+//! another one is tried.
 //!
-//! `docs/concepts/decisions.md` describes the rules by their names: eligibility, domain confidence, best index, last
-//! attempt, exploration, last-ditch try.
+//! `docs/concepts/decisions.md` describes the rules by their names: eligibility, domain confidence,
+//! best index, last attempt, exploration, last-ditch try.
 //!
 //! Must not know: anything outside the [`View`].
 
@@ -17,9 +18,11 @@ const EVIDENCE_ATTEMPTS: f64 = 0.3;
 const NEW_ATTEMPTS: f64 = 0.9;
 
 const DAY_S: f64 = 86_400.0;
-/// Days after a failure on a domain before a fetcher is explored there more than the configured rate.
+/// Days after a failure on a domain before a fetcher is explored there more than the configured
+/// rate.
 const EXPLORE_AGAIN_DAYS: f64 = 1.0;
-/// The expected long-term cost of a block, in plain requests, because it brings the address closer to a ban.
+/// The expected long-term cost of a block, in plain requests, because it brings the address closer
+/// to a ban.
 const BLOCK_RISK: f64 = 10.0;
 
 /// Purposes of random numbers, so that one draw does not depend on another.
@@ -37,7 +40,8 @@ pub struct Default;
 #[derive(Clone, Copy, Debug)]
 pub struct Index;
 
-/// The policy `default` with the first attempt given to the cheapest confident candidate, else to the probe.
+/// The policy `default` with the first attempt given to the cheapest confident candidate, else to
+/// the probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Confident;
 
@@ -60,7 +64,10 @@ impl Policy for Default {
                 .map(|c| (c, Rule::DomainConfident)),
             false => None,
         };
-        first(view, choice.or_else(|| best(view.eligible(), |c| c.index).map(|c| (c, Rule::Index)))?)
+        first(
+            view,
+            choice.or_else(|| best(view.eligible(), |c| c.index).map(|c| (c, Rule::Index)))?,
+        )
     }
 }
 
@@ -94,26 +101,36 @@ impl Policy for Confident {
         if !view.is_first() {
             return later(view);
         }
-        let confident = best(view.eligible().filter(|c| c.is_confident(view.settings)), |c| -c.cost);
+        let confident =
+            best(view.eligible().filter(|c| c.is_confident(view.settings)), |c| -c.cost);
         let probe = || view.eligible().find(|c| c.is_probe).map(|c| (c, Rule::ProbeFirst));
         let choice = confident.map(|c| (c, Rule::CheapestConfident)).or_else(probe);
-        first(view, choice.or_else(|| best(view.eligible(), |c| c.index).map(|c| (c, Rule::Index)))?)
+        first(
+            view,
+            choice.or_else(|| best(view.eligible(), |c| c.index).map(|c| (c, Rule::Index)))?,
+        )
     }
 }
 
 /// Returns whether the candidate's confidence comes from this domain itself.
 fn is_local(c: &Scored<'_>) -> bool {
-    c.basis.is_some_and(|basis| matches!(basis.specificity, Specificity::Domain | Specificity::DomainPath))
+    c.basis.is_some_and(|basis| {
+        matches!(basis.specificity, Specificity::Domain | Specificity::DomainPath)
+    })
 }
 
-/// Domain confidence: returns whether a candidate remains eligible when another one is confident on this domain.
+/// Domain confidence: returns whether a candidate remains eligible when another one is confident on
+/// this domain.
 fn stays_eligible(c: &Scored<'_>, view: &View<'_>) -> bool {
     c.domain_attempts > EVIDENCE_ATTEMPTS
         || c.is_confident(view.settings)
-            && c.basis.is_some_and(|basis| matches!(basis.specificity, Specificity::Suffix | Specificity::Flag(_)))
+            && c.basis.is_some_and(|basis| {
+                matches!(basis.specificity, Specificity::Suffix | Specificity::Flag(_))
+            })
 }
 
-/// Returns the candidate with the highest `worth`; at a tie the cheaper one, then the one registered first.
+/// Returns the candidate with the highest `worth`; at a tie the cheaper one, then the one
+/// registered first.
 fn best<'v, 'a: 'v>(
     candidates: impl Iterator<Item = &'v Scored<'a>>,
     worth: impl Fn(&Scored<'_>) -> f64,
@@ -124,15 +141,17 @@ fn best<'v, 'a: 'v>(
     })
 }
 
-/// Exploration: occasionally gives a first attempt to a cheaper candidate, if that one looks best without this site's
-/// evidence.
+/// Exploration: occasionally gives a first attempt to a cheaper candidate, if that one looks best
+/// without this site's evidence.
 fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice> {
     if view.behind_vendor && chosen.index <= -view.settings.page_value {
         return give_up_or_try(view, chosen);
     }
     let cheaper = best(view.candidates.iter().filter(|c| !c.tried), |c| c.general_index)
         .filter(|c| c.cost < chosen.cost && !c.open);
-    let Some(other) = cheaper else { return Some(Choice { fetcher: chosen.id, rule, propensity: 1.0 }) };
+    let Some(other) = cheaper else {
+        return Some(Choice { fetcher: chosen.id, rule, propensity: 1.0 });
+    };
     let explore = explore_share(view, chosen, other);
     Some(match view.chance(purpose::EXPLORE) < explore {
         true => Choice { fetcher: other.id, rule: Rule::Explore, propensity: explore },
@@ -140,8 +159,8 @@ fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice>
     })
 }
 
-/// Giving up: behind this vendor no fetcher is worth even a first attempt. The best one is still tried occasionally, to
-/// learn when the vendor changes its policy.
+/// Giving up: behind this vendor no fetcher is worth even a first attempt. The best one is still
+/// tried occasionally, to learn when the vendor changes its policy.
 fn give_up_or_try(view: &View<'_>, best: &Scored<'_>) -> Option<Choice> {
     let share = view.settings.impassable_try_rate;
     (view.chance(purpose::IMPASSABLE_TRY) < share).then_some(Choice {
@@ -153,18 +172,22 @@ fn give_up_or_try(view: &View<'_>, best: &Scored<'_>) -> Option<Choice> {
 
 /// Returns the fraction of first attempts that explore whether `other` works by now.
 ///
-/// It is the configured rate, and higher once a day has passed since `other` was last tried here. The number of tries
-/// per day follows from the cost of one and from the savings that a change would bring at the host's number of URLs per
-/// day. It is the square root of their ratio, as for any inspection that costs more when it is frequent and finds a
-/// change later when it is rare.
+/// It is the configured rate, and higher once a day has passed since `other` was last tried here.
+/// The number of tries per day follows from the cost of one and from the savings that a change
+/// would bring at the host's number of URLs per day. It is the square root of their ratio, as for
+/// any inspection that costs more when it is frequent and finds a change later when it is rare.
 ///
-/// Tries happen after the host had a pause, and the likelier the longer it was, because an additional request in the
-/// middle of a burst may get an address banned.
+/// Tries happen after the host had a pause, and the likelier the longer it was, because an
+/// additional request in the middle of a burst may get an address banned.
 fn explore_share(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f64 {
     let settings = view.settings;
     let least = settings.explore_rate;
-    let days_since = |second: u32| (view.now.as_millis() as f64 / 1000.0 - f64::from(second)).max(0.0) / DAY_S;
-    if least <= 0.0 || other.domain_newest_s == 0 || days_since(other.domain_newest_s) < EXPLORE_AGAIN_DAYS {
+    let days_since =
+        |second: u32| (view.now.as_millis() as f64 / 1000.0 - f64::from(second)).max(0.0) / DAY_S;
+    if least <= 0.0
+        || other.domain_newest_s == 0
+        || days_since(other.domain_newest_s) < EXPLORE_AGAIN_DAYS
+    {
         return least;
     }
     let newest = view.candidates.iter().map(|c| c.domain_newest_s).max().unwrap_or(0);
@@ -180,16 +203,20 @@ fn explore_share(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f6
     least.max((tries_a_day * days_since(newest)).min(settings.max_explore_rate))
 }
 
-/// After a failure: takes the best index or the last attempt while that is worth its cost, else occasionally a
-/// last-ditch try.
+/// After a failure: takes the best index or the last attempt while that is worth its cost, else
+/// occasionally a last-ditch try.
 fn later(view: &View<'_>) -> Option<Choice> {
     if view.attempts >= view.settings.max_attempts {
         return None;
     }
     let worth_it = if view.is_last() {
-        best(view.eligible(), |c| c.last_worth).filter(|c| c.last_worth > 0.0).map(|c| (c, Rule::LastAttempt))
+        best(view.eligible(), |c| c.last_worth)
+            .filter(|c| c.last_worth > 0.0)
+            .map(|c| (c, Rule::LastAttempt))
     } else {
-        best(view.eligible(), |c| c.index).filter(|c| c.index > -view.settings.page_value).map(|c| (c, Rule::Index))
+        best(view.eligible(), |c| c.index)
+            .filter(|c| c.index > -view.settings.page_value)
+            .map(|c| (c, Rule::Index))
     };
     if let Some((chosen, rule)) = worth_it {
         return Some(Choice { fetcher: chosen.id, rule, propensity: 1.0 });
@@ -198,8 +225,9 @@ fn later(view: &View<'_>) -> Option<Choice> {
     if view.chance(purpose::LAST_DITCH) >= last_ditch {
         return None;
     }
-    let new_here =
-        view.eligible().filter(|c| c.domain_attempts < NEW_ATTEMPTS && c.cost < view.settings.page_value / 2.0);
+    let new_here = view
+        .eligible()
+        .filter(|c| c.domain_attempts < NEW_ATTEMPTS && c.cost < view.settings.page_value / 2.0);
     let cheapest = best(new_here, |c| -c.cost)?;
     Some(Choice { fetcher: cheapest.id, rule: Rule::LastDitch, propensity: last_ditch })
 }

@@ -1,10 +1,10 @@
 //! Policies: the choice among candidates, given the numbers of all of them.
 //!
-//! All policies share one trait; `default` and its variants are in one file, `published` in another. The selector calls
-//! [`Policy::choose`] with a [`View`] and gets a [`Choice`].
+//! All policies share one trait; `default` and its variants are in one file, `published` in
+//! another. The selector calls [`Policy::choose`] with a [`View`] and gets a [`Choice`].
 //!
-//! Must not know: evidence, the clock or random numbers other than those of the view, so that a replay of the log
-//! decides the same.
+//! Must not know: evidence, the clock or random numbers other than those of the view, so that a
+//! replay of the log decides the same.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ pub struct View<'a> {
     pub domain_attempts: u32,
     /// The time of the decision.
     pub now: Timestamp,
-    /// Whether the host's vendor is known, and enough attempts behind that vendor on other hosts show which fetchers
-    /// succeed. Only set for a first attempt.
+    /// Whether the host's vendor is known, and enough attempts behind that vendor on other hosts
+    /// show which fetchers succeed. Only set for a first attempt.
     pub behind_vendor: bool,
 }
 
@@ -57,15 +57,15 @@ impl View<'_> {
         self.attempts + 1 >= self.settings.max_attempts
     }
 
-    /// Returns a pseudo-random number in [0, 1) that is the same at each replay: a hash of URL, domain attempts and
-    /// `purpose`.
+    /// Returns a pseudo-random number in [0, 1) that is the same at each replay: a hash of URL,
+    /// domain attempts and `purpose`.
     pub fn chance(&self, purpose: u8) -> f64 {
         let seed = u64::from(self.domain_attempts) << 8 | u64::from(purpose);
         xxh3_64_with_seed(self.url.as_bytes(), seed) as f64 / 2f64.powi(64)
     }
 
-    /// Eligibility: returns the candidates that may be taken. Tried candidates are left out, and so are those with an
-    /// open breaker, unless all others are open too.
+    /// Eligibility: returns the candidates that may be taken. Tried candidates are left out, and so
+    /// are those with an open breaker, unless all others are open too.
     pub fn eligible(&self) -> impl Iterator<Item = &Scored<'_>> + Clone {
         let all_open = !self.candidates.iter().any(|c| !c.tried && !c.open);
         self.candidates.iter().filter(move |c| !c.tried && (all_open || !c.open))
@@ -105,11 +105,12 @@ pub trait Policy: Send + Sync {
     /// Returns the policy's name.
     fn name(&self) -> &str;
 
-    /// Chooses a candidate, or gives up. Called for each attempt of a URL until content is delivered.
+    /// Chooses a candidate, or gives up. Called for each attempt of a URL until content is
+    /// delivered.
     fn choose(&self, view: &View<'_>) -> Option<Choice>;
 
-    /// Receives each recorded attempt, for a policy with its own state. At startup it receives every attempt that the
-    /// log still has; compacted attempts remain in evidence only.
+    /// Receives each recorded attempt, for a policy with its own state. At startup it receives
+    /// every attempt that the log still has; compacted attempts remain in evidence only.
     fn observe(&self, _attempt: &Attempt) {}
 
     /// Returns whether [`observe`](Self::observe) does anything: startup is faster if it does not.

@@ -1,9 +1,11 @@
-//! The policy `published`: the published confidence formula by itself, for comparison with the others.
+//! The policy `published`: the published confidence formula by itself, for comparison with the
+//! others.
 //!
-//! For each fetcher it takes all attempts that share a heuristic with the URL, and divides their decayed successes by
-//! their undecayed number. To know that set exactly without a scan, it keeps a counter for every combination of an
-//! attempt's heuristics and applies inclusion and exclusion to those of the URL. It is not meant for the hot path: it
-//! locks, and an attempt with n heuristics changes 2^n - 1 counters.
+//! For each fetcher it takes all attempts that share a heuristic with the URL, and divides their
+//! decayed successes by their undecayed number. To know that set exactly without a scan, it keeps a
+//! counter for every combination of an attempt's heuristics and applies inclusion and exclusion to
+//! those of the URL. It is not meant for the hot path: it locks, and an attempt with n heuristics
+//! changes 2^n - 1 counters.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -25,8 +27,8 @@ use fetchwise_types::time::Timestamp;
 const MIN_SAMPLE: f64 = 5.0;
 /// The published half-life.
 const HALF_LIFE_MS: f64 = 30.0 * 86_400_000.0;
-/// More heuristics than the published extractor finds in any URL. Any further ones, which only an import can have, are
-/// not counted.
+/// More heuristics than the published extractor finds in any URL. Any further ones, which only an
+/// import can have, are not counted.
 const MAX_HEURISTICS: usize = 8;
 
 /// The published formula over an exact union.
@@ -69,8 +71,8 @@ fn queried<'h>(heuristics: impl Iterator<Item = (&'h str, &'h str)>) -> Vec<u64>
     hashes
 }
 
-/// Calls `f` with each combination of at least one of `hashes`: its key, which does not depend on their order, and its
-/// size.
+/// Calls `f` with each combination of at least one of `hashes`: its key, which does not depend on
+/// their order, and its size.
 fn for_each_combination(hashes: &[u64], mut f: impl FnMut(u64, u32)) {
     for members in 1u32..1 << hashes.len() {
         let taken = hashes.iter().enumerate().filter(|(place, _)| members & (1 << place) != 0);
@@ -81,14 +83,17 @@ fn for_each_combination(hashes: &[u64], mut f: impl FnMut(u64, u32)) {
 impl Memory {
     fn weight(&self, at: Timestamp) -> f64 {
         let landmark = self.landmark.unwrap_or(at);
-        (at.as_millis().saturating_sub(landmark.as_millis()) as f64 / HALF_LIFE_MS).clamp(-900.0, 900.0).exp2()
+        (at.as_millis().saturating_sub(landmark.as_millis()) as f64 / HALF_LIFE_MS)
+            .clamp(-900.0, 900.0)
+            .exp2()
     }
 
     fn add(&mut self, attempt: &Attempt) {
         self.landmark.get_or_insert(attempt.attempted_at);
         let fetcher = xxh3_64(canonical(&attempt.fetcher).as_bytes());
         let success = if attempt.success { self.weight(attempt.attempted_at) } else { 0.0 };
-        let tags = attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value));
+        let tags =
+            attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value));
         for_each_combination(&queried(tags), |key, _| {
             let all = self.combinations.entry(key).or_default();
             match all.iter_mut().find(|counts| counts.fetcher == fetcher) {
@@ -101,8 +106,8 @@ impl Memory {
         });
     }
 
-    /// Returns successes and attempts per fetcher over the union of all attempts that have any of the heuristics
-    /// `hashes`.
+    /// Returns successes and attempts per fetcher over the union of all attempts that have any of
+    /// the heuristics `hashes`.
     fn union(&self, hashes: &[u64], now: Timestamp) -> Vec<Counts> {
         let decay = 1.0 / self.weight(now);
         let mut sums: Vec<Counts> = Vec::new();
@@ -132,7 +137,9 @@ impl Policy for Published {
         let learned = self.learned(view)?;
         let (fetcher, rule) = match (view.is_first(), learned) {
             (true, Some(id)) => (id, Rule::Published),
-            (true, None) => (untried_probe(view).or_else(|| first_untried(view))?, Rule::ProbeFirst),
+            (true, None) => {
+                (untried_probe(view).or_else(|| first_untried(view))?, Rule::ProbeFirst)
+            }
             (false, learned) => (escalate(view, learned.is_some())?, Rule::Published),
         };
         Some(Choice { fetcher, rule, propensity: 1.0 })
@@ -144,18 +151,21 @@ impl Policy for Published {
 }
 
 impl Published {
-    /// Returns the fetcher with the highest confidence over the union, tried or not, if that confidence is sufficient.
-    /// Returns `None` for a URL that cannot be fetched.
+    /// Returns the fetcher with the highest confidence over the union, tried or not, if that
+    /// confidence is sufficient. Returns `None` for a URL that cannot be fetched.
     fn learned(&self, view: &View<'_>) -> Option<Option<FetcherId>> {
         let url = Url::parse(view.url).ok()?;
         let heuristics = UrlFeatures::extract(&url).ok()?.heuristics();
         let hashes = queried(heuristics.iter().map(|h| (&*h.kind, &*h.value)));
-        let sums = self.memory.lock().unwrap_or_else(PoisonError::into_inner).union(&hashes, view.now);
-        let confidences = view.candidates.iter().filter(|c| !(view.is_first() && c.tried)).filter_map(|c| {
-            let fetcher = xxh3_64(c.spec.name.as_bytes());
-            let sum = sums.iter().find(|sum| sum.fetcher == fetcher && sum.attempts >= MIN_SAMPLE)?;
-            Some((c.id, confidence(sum.success, sum.attempts)))
-        });
+        let sums =
+            self.memory.lock().unwrap_or_else(PoisonError::into_inner).union(&hashes, view.now);
+        let confidences =
+            view.candidates.iter().filter(|c| !(view.is_first() && c.tried)).filter_map(|c| {
+                let fetcher = xxh3_64(c.spec.name.as_bytes());
+                let sum =
+                    sums.iter().find(|sum| sum.fetcher == fetcher && sum.attempts >= MIN_SAMPLE)?;
+                Some((c.id, confidence(sum.success, sum.attempts)))
+            });
         let best = confidences.reduce(|best, other| if other.1 > best.1 { other } else { best });
         Some(best.filter(|best| best.1 > view.settings.min_confidence).map(|best| best.0))
     }
@@ -173,8 +183,9 @@ fn first_untried(view: &View<'_>) -> Option<FetcherId> {
     view.candidates.iter().find(|c| !c.tried).map(|c| c.id)
 }
 
-/// Returns the published escalation, which is one step: an empty page leads to the browser, and a block of a probe to
-/// stealth. A block of a learned fetcher ends the URL, as does every other failure.
+/// Returns the published escalation, which is one step: an empty page leads to the browser, and a
+/// block of a probe to stealth. A block of a learned fetcher ends the URL, as does every other
+/// failure.
 fn escalate(view: &View<'_>, learned: bool) -> Option<FetcherId> {
     let probed = !learned && view.candidates.iter().any(|c| c.tried && c.is_probe);
     match view.hint {
@@ -202,7 +213,9 @@ mod tests {
         add("https://b.org/x/y.pdf", true); // suffix and depth
         add("https://b.org/x/y", true); // depth
         add("https://b.org/z", false); // nothing
-        let heuristics = UrlFeatures::extract(&Url::parse("https://a.org/1/2.pdf").unwrap()).unwrap().heuristics();
+        let heuristics = UrlFeatures::extract(&Url::parse("https://a.org/1/2.pdf").unwrap())
+            .unwrap()
+            .heuristics();
         let sums = memory.union(&queried(heuristics.iter().map(|h| (&*h.kind, &*h.value))), at);
         assert_eq!((sums.len(), sums[0].success, sums[0].attempts), (1, 3.0, 4.0));
     }

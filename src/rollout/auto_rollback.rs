@@ -1,8 +1,9 @@
-//! Automatic rollback: counts the results of both arms, and takes learning out of service when it does harm.
+//! Automatic rollback: counts the results of both arms, and takes learning out of service when it
+//! does harm.
 //!
-//! [`CountingSink`] sits between the selector and its journal, and counts attempts that have an arm. The owner of the
-//! crawler calls [`Guard::tick`] about once per second. It takes an interim look when one is due, saves the result, and
-//! reads an operator's changes from the file.
+//! [`CountingSink`] sits between the selector and its journal, and counts attempts that have an
+//! arm. The owner of the crawler calls [`Guard::tick`] about once per second. It takes an interim
+//! look when one is due, saves the result, and reads an operator's changes from the file.
 //!
 //! Invariants: no attempt waits for a look.
 //!
@@ -68,7 +69,9 @@ impl fmt::Display for Event {
                 "rollout: learning was out of service since {} and is tried again, with a new stage",
                 rfc3339::format(why.at)
             ),
-            Self::NotSaved(error) => write!(f, "rollout: cannot save the state, a restart will not have it: {error}"),
+            Self::NotSaved(error) => {
+                write!(f, "rollout: cannot save the state, a restart will not have it: {error}")
+            }
         }
     }
 }
@@ -92,8 +95,8 @@ struct State {
 }
 
 impl Guard {
-    /// Starts to watch `selector` before it records anything. The state in `dir` applies from now on, and the attempts
-    /// of the current stage are read from the journal.
+    /// Starts to watch `selector` before it records anything. The state in `dir` applies from now
+    /// on, and the attempts of the current stage are read from the journal.
     ///
     /// Cost: one small file, and for a current split a pass over the journal.
     ///
@@ -129,8 +132,8 @@ impl Guard {
         self.lock().saved.clone()
     }
 
-    /// Puts learning back into service on behalf of an operator: a new stage begins, without earlier results. Returns
-    /// the fallback that ended; `None` if learning was in service.
+    /// Puts learning back into service on behalf of an operator: a new stage begins, without
+    /// earlier results. Returns the fallback that ended; `None` if learning was in service.
     ///
     /// # Errors
     /// [`RolloutError`] when the state cannot be saved. Learning is back in this process anyway.
@@ -142,21 +145,24 @@ impl Guard {
             return Ok(None);
         }
         let since = state.saved.stage.as_ref().map(|stage| stage.began);
-        state.aggregate = state.aggregate.with_window(Window { since: since.or(Some(now)), until: None });
+        state.aggregate =
+            state.aggregate.with_window(Window { since: since.or(Some(now)), until: None });
         state.saved.write(&self.dir)?;
         state.written = written(&self.dir);
         Ok(lifted)
     }
 
-    /// Does what is due, and returns the events for the operator. Cost: reads one file's time; a due look takes a
-    /// moment, during which attempts are still counted.
+    /// Does what is due, and returns the events for the operator. Cost: reads one file's time; a
+    /// due look takes a moment, during which attempts are still counted.
     pub fn tick(&self, selector: &Selector) -> Vec<Event> {
         let (now, mut events) = (selector.clock().date(), Vec::new());
         self.read_operator_changes(selector, now, &mut events);
         let mut state = self.lock();
         if !state.settings.is_on {
-            // An operator may have taken learning out of service by hand, which the guard must not undo.
-            if state.saved.fallen_back.as_ref().map(FallbackRecord::why).as_ref() == selector.fallen_back().as_deref()
+            // An operator may have taken learning out of service by hand, which the guard must not
+            // undo.
+            if state.saved.fallen_back.as_ref().map(FallbackRecord::why).as_ref()
+                == selector.fallen_back().as_deref()
                 && selector.fallen_back().is_some()
             {
                 selector.resume();
@@ -207,7 +213,8 @@ impl Guard {
         if look.is_worse {
             let router = selector.router();
             let reason = look.to_string();
-            let why = Fallback { at: now, from: router.mode, split_share: router.split_share, reason };
+            let why =
+                Fallback { at: now, from: router.mode, split_share: router.split_share, reason };
             state.saved.fallen_back = Some(FallbackRecord::new(&why, look));
             state.saved.falls = state.saved.falls.saturating_add(1);
             state.counts = false;
@@ -241,9 +248,15 @@ impl Guard {
         Ok(())
     }
 
-    /// Begins another stage if the router differs from that of the saved stage. A router without a table belongs to no
-    /// rollout: it is a manual fetch of a page.
-    fn begin_stage(&self, state: &mut State, selector: &Selector, now: Timestamp, events: &mut Vec<Event>) {
+    /// Begins another stage if the router differs from that of the saved stage. A router without a
+    /// table belongs to no rollout: it is a manual fetch of a page.
+    fn begin_stage(
+        &self,
+        state: &mut State,
+        selector: &Selector,
+        now: Timestamp,
+        events: &mut Vec<Event>,
+    ) {
         let router = selector.router();
         if router.table.is_empty() {
             state.counts = false;
@@ -259,7 +272,8 @@ impl Guard {
                 }
             }
             _ => {
-                state.aggregate = state.aggregate.with_window(Window { since: Some(now), until: None });
+                state.aggregate =
+                    state.aggregate.with_window(Window { since: Some(now), until: None });
                 state.saved.stage = Some(stage);
                 state.saved.restart_stage(now);
                 self.keep(state, events);
@@ -278,8 +292,8 @@ impl Guard {
         // An unreadable file is ignored.
         let Ok(kept) = RolloutState::read(&self.dir) else { return };
         state.written = written;
-        let is_lifted =
-            state.saved.fallen_back.is_some() && kept.as_ref().is_none_or(|kept| kept.fallen_back.is_none());
+        let is_lifted = state.saved.fallen_back.is_some()
+            && kept.as_ref().is_none_or(|kept| kept.fallen_back.is_none());
         match kept {
             Some(kept) => state.saved = kept,
             None => {
@@ -289,7 +303,8 @@ impl Guard {
         if is_lifted {
             selector.resume();
             let since = state.saved.stage.as_ref().map(|stage| stage.began);
-            state.aggregate = state.aggregate.with_window(Window { since: since.or(Some(now)), until: None });
+            state.aggregate =
+                state.aggregate.with_window(Window { since: since.or(Some(now)), until: None });
             events.push(Event::Resumed);
         }
     }

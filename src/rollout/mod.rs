@@ -1,9 +1,9 @@
-//! Staged rollout of learning: the results of both arms by the log, the state of the current stage, and the automatic
-//! rollback of learning when it does harm.
+//! Staged rollout of learning: the results of both arms by the log, the state of the current stage,
+//! and the automatic rollback of learning when it does harm.
 //!
-//! `report` is the content of `fetchwise rollout`, of the API and of the dashboard. `state_file` is the file
-//! `rollout.json` in the data directory. `auto_rollback` watches a selector that records. [`ab_test`](crate::ab_test)
-//! owns the figures.
+//! `report` is the content of `fetchwise rollout`, of the API and of the dashboard. `state_file` is
+//! the file `rollout.json` in the data directory. `auto_rollback` watches a selector that records.
+//! [`ab_test`](crate::ab_test) owns the figures.
 //!
 //! Must not know: how results are displayed.
 

@@ -1,5 +1,6 @@
-//! The report of a rollout from the log: both arms, their agreement, the estimated worth of learning in visits that the
-//! table served, and the current stage. The command, the API and the dashboard share its structure.
+//! The report of a rollout from the log: both arms, their agreement, the estimated worth of
+//! learning in visits that the table served, and the current stage. The command, the API and the
+//! dashboard share its structure.
 
 use std::path::Path;
 
@@ -42,12 +43,13 @@ pub struct Rollout {
     pub comparison: Comparison,
     /// The agreement of both arms.
     pub agreement: Agreement,
-    /// The estimated worth of learning in visits that the table served; null if learning made no decisions there, or
-    /// without evaluation.
+    /// The estimated worth of learning in visits that the table served; null if learning made no
+    /// decisions there, or without evaluation.
     pub shadow: Option<ShadowWorth>,
 }
 
-/// The worth of learning in visits that the table served: an off-policy estimate, in plain requests per visit.
+/// The worth of learning in visits that the table served: an off-policy estimate, in plain requests
+/// per visit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ShadowWorth {
@@ -59,8 +61,8 @@ pub struct ShadowWorth {
     pub learning: Worth,
     /// Learning less the table.
     pub gain: Worth,
-    /// Fraction of visits in which learning prefers another fetcher than the table. The log has no data about them, so
-    /// the estimate is the model's.
+    /// Fraction of visits in which learning prefers another fetcher than the table. The log has no
+    /// data about them, so the estimate is the model's.
     pub unsupported_share: f64,
     /// Whether the log supports the estimate.
     pub supported: bool,
@@ -108,14 +110,15 @@ pub struct RolloutSummary {
 }
 
 impl RolloutSummary {
-    /// Returns a summary without attempts. `costs` are those of fetchers, for example [`costs_of`] a selector.
+    /// Returns a summary without attempts. `costs` are those of fetchers, for example [`costs_of`]
+    /// a selector.
     pub fn new(window: Window, costs: impl IntoIterator<Item = (String, f64)>) -> Self {
         Self { aggregate: Aggregate::new(window, costs), shadow: None }
     }
 
-    /// Estimates the worth of learning in visits that the table served, too. `selector` must have no evidence, and the
-    /// candidates, costs and constants of the crawler; it learns from the whole log. Cost: an explained decision for
-    /// each visit that the table served.
+    /// Estimates the worth of learning in visits that the table served, too. `selector` must have
+    /// no evidence, and the candidates, costs and constants of the crawler; it learns from the
+    /// whole log. Cost: an explained decision for each visit that the table served.
     #[must_use]
     pub fn with_shadow(mut self, selector: Selector) -> Self {
         self.shadow = Some(OffPolicyEvaluator::of_shadow(selector));
@@ -137,7 +140,8 @@ impl RolloutSummary {
     pub fn finish(self, kept: Option<RolloutState>) -> Rollout {
         let (kept, window) = (kept.unwrap_or_default(), self.aggregate.window());
         let agreement = self.aggregate.agreement(MAX_HOSTS);
-        let evaluation = self.shadow.map(OffPolicyEvaluator::finish).filter(|found| found.fetches > 0);
+        let evaluation =
+            self.shadow.map(OffPolicyEvaluator::finish).filter(|found| found.fetches > 0);
         Rollout {
             since: window.since.map(rfc3339::format),
             until: window.until.map(rfc3339::format),
@@ -154,9 +158,9 @@ impl RolloutSummary {
     }
 }
 
-/// Returns the report of the rollout in a data directory, which a crawler may be using. The default window is the
-/// current stage, or everything without one. Cost: a pass over the journal, which takes some seconds of a thread if the
-/// journal is large.
+/// Returns the report of the rollout in a data directory, which a crawler may be using. The default
+/// window is the current stage, or everything without one. Cost: a pass over the journal, which
+/// takes some seconds of a thread if the journal is large.
 ///
 /// # Errors
 /// [`RolloutError`] when the journal or the state cannot be read.
@@ -192,8 +196,8 @@ pub fn read(
     Ok(aggregate.finish(kept))
 }
 
-/// Returns the window of the current stage: up to now, or until learning was taken out of service. Later visits of the
-/// table are not comparable with earlier ones of learning.
+/// Returns the window of the current stage: up to now, or until learning was taken out of service.
+/// Later visits of the table are not comparable with earlier ones of learning.
 pub fn window_of(kept: Option<&RolloutState>) -> Window {
     let stage = kept.and_then(|kept| kept.stage.as_ref());
     let fallen = kept.and_then(|kept| kept.fallen_back.as_ref());

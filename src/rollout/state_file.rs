@@ -1,8 +1,8 @@
-//! The saved state of a rollout: the current stage, the number of interim looks, and whether learning is out of
-//! service.
+//! The saved state of a rollout: the current stage, the number of interim looks, and whether
+//! learning is out of service.
 //!
-//! The state is a small JSON file next to the log. It is replaced as a whole, so that a reader finds the old one or the
-//! new one. It contains no host and no URL.
+//! The state is a small JSON file next to the log. It is replaced as a whole, so that a reader
+//! finds the old one or the new one. It contains no host and no URL.
 //!
 //! Must not know: the consequences of the state.
 
@@ -52,7 +52,8 @@ pub enum RolloutStateError {
     },
 }
 
-/// A period in which hosts were assigned to the arms in one way. Attempts of different stages are not compared.
+/// A period in which hosts were assigned to the arms in one way. Attempts of different stages are
+/// not compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Stage {
@@ -90,7 +91,8 @@ impl Stage {
         }
     }
 
-    /// Returns whether both stages assign hosts in the same way. The share matters in mode split only.
+    /// Returns whether both stages assign hosts in the same way. The share matters in mode split
+    /// only.
     pub fn is_like(&self, other: &Self) -> bool {
         self.mode == other.mode
             && self.table == other.table
@@ -210,15 +212,15 @@ impl RolloutState {
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
-            // The name is on disk once the directory is. If a directory cannot be synced, the operating system writes
-            // it later.
+            // The name is on disk once the directory is. If a directory cannot be synced, the
+            // operating system writes it later.
             File::open(dir).and_then(|dir| dir.sync_all()).or(Ok(()))
         };
         write().map_err(|source| RolloutStateError::Write { path: path.clone(), source })
     }
 
-    /// Puts learning back into service on behalf of an operator: the next stage begins `now`, without earlier results.
-    /// Returns the fallback that ended.
+    /// Puts learning back into service on behalf of an operator: the next stage begins `now`,
+    /// without earlier results. Returns the fallback that ended.
     pub fn resume(&mut self, now: Timestamp) -> Option<FallbackRecord> {
         let lifted = self.fallen_back.take()?;
         self.falls = 0;
@@ -257,14 +259,19 @@ mod maybe_time_as_text {
     use fetchwise_types::rfc3339;
     use fetchwise_types::time::Timestamp;
 
-    pub(super) fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        at: &Option<Timestamp>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         match at {
             Some(at) => to.serialize_some(&rfc3339::format(*at)),
             None => to.serialize_none(),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Timestamp>, D::Error> {
         let text = Option::<String>::deserialize(from)?;
         text.map(|text| rfc3339::parse(&text).map_err(de::Error::custom)).transpose()
     }

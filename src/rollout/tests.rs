@@ -1,4 +1,5 @@
-//! The guard over a selector that records, with a clock that only tests advance, and across restarts of the process.
+//! The guard over a selector that records, with a clock that only tests advance, and across
+//! restarts of the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,8 +69,11 @@ impl Crawl {
                     match visit.next() {
                         Step::Fetch(fetch) => {
                             let arm = self.selector.router().arm(&format!("h{n}.org"), None);
-                            let is_lost = is_worse && arm == Mode::Learning && self.selector.fallen_back().is_none();
-                            let outcome = if is_lost { Outcome::Http(404) } else { Outcome::Content };
+                            let is_lost = is_worse
+                                && arm == Mode::Learning
+                                && self.selector.fallen_back().is_none();
+                            let outcome =
+                                if is_lost { Outcome::Http(404) } else { Outcome::Content };
                             visit.report(fetch, outcome);
                         }
                         Step::End(_) => break,
@@ -197,7 +201,10 @@ fn the_report_has_both_arms_and_what_learning_would_have_been_worth() {
         .build()
         .unwrap();
     let rollout = read(dir.path(), None, costs, Some(blank)).unwrap();
-    assert_eq!((rollout.arm(Arm::Legacy).visits, rollout.arm(Arm::Learning).visits), (5 * HOSTS as u64, 0));
+    assert_eq!(
+        (rollout.arm(Arm::Legacy).visits, rollout.arm(Arm::Learning).visits),
+        (5 * HOSTS as u64, 0)
+    );
     assert_eq!(rollout.stage.as_ref().unwrap().mode, "shadow");
     let shadow = rollout.shadow.unwrap();
     assert_eq!((shadow.visits, shadow.table.value), (5 * HOSTS as u64, 80.0));
@@ -205,5 +212,8 @@ fn the_report_has_both_arms_and_what_learning_would_have_been_worth() {
     assert!((shadow.unsupported_share - differed).abs() < 1e-9, "the table always takes the same");
     assert!((shadow.learning.value - shadow.table.value - shadow.gain.value).abs() < 1e-9);
     let outside = Window { until: Some(BEGIN), ..Window::default() };
-    assert_eq!(read(dir.path(), Some(outside), Vec::new(), None).unwrap().comparison.arms[1].visits, 0);
+    assert_eq!(
+        read(dir.path(), Some(outside), Vec::new(), None).unwrap().comparison.arms[1].visits,
+        0
+    );
 }

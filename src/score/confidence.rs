@@ -18,8 +18,8 @@ pub fn confidence(success: f64, sample: f64) -> f64 {
     if sample <= 0.0 { 0.0 } else { success / sample * (sample / 10.0).min(1.0) }
 }
 
-/// The specificity of a heuristic, least specific first. User-defined types rank below the flags, the first registered
-/// highest.
+/// The specificity of a heuristic, least specific first. User-defined types rank below the flags,
+/// the first registered highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Specificity {
@@ -48,27 +48,35 @@ pub struct Basis {
     pub sample: f64,
     /// The recent pair, if that heuristic keeps one.
     pub recent: Option<(f64, f64)>,
-    /// Successes and attempts that the next level is compared with: those of the most specific level that agreed with
-    /// this one, or its own if none did.
+    /// Successes and attempts that the next level is compared with: those of the most specific
+    /// level that agreed with this one, or its own if none did.
     pub(crate) agreed: (f64, f64),
 }
 
 impl Basis {
-    /// Returns one level's evidence: decayed successes and attempts, priors included, and the recent pair.
-    pub(crate) fn new(specificity: Specificity, success: f64, sample: f64, recent: Option<(f64, f64)>) -> Self {
+    /// Returns one level's evidence: decayed successes and attempts, priors included, and the
+    /// recent pair.
+    pub(crate) fn new(
+        specificity: Specificity,
+        success: f64,
+        sample: f64,
+        recent: Option<(f64, f64)>,
+    ) -> Self {
         Self { specificity, success, sample, recent, agreed: (success, sample) }
     }
 
     /// Returns the evidence of the level that confidence rests on, out of two.
     ///
-    /// If the specific one disagrees, it counts alone: its success rate is lower than the general one's by more than
-    /// chance explains, over all attempts or over the recent ones. While it agrees, the larger confidence counts, so
-    /// that a few successes on a new host never lower the confidence that all such files have earned elsewhere. In each
-    /// case the next level is compared with the specific one. The number of attempts does not matter: a site's quota
-    /// can leave a general level with fewer.
+    /// If the specific one disagrees, it counts alone: its success rate is lower than the general
+    /// one's by more than chance explains, over all attempts or over the recent ones. While it
+    /// agrees, the larger confidence counts, so that a few successes on a new host never lower the
+    /// confidence that all such files have earned elsewhere. In each case the next level is
+    /// compared with the specific one. The number of attempts does not matter: a site's quota can
+    /// leave a general level with fewer.
     #[inline]
     pub(crate) fn stronger(self, other: Self, settings: &Settings) -> Self {
-        let (general, specific) = if self.specificity < other.specificity { (self, other) } else { (other, self) };
+        let (general, specific) =
+            if self.specificity < other.specificity { (self, other) } else { (other, self) };
         if specific.sample <= 0.0 {
             // A level without attempts gives no information.
             return general;
@@ -78,7 +86,8 @@ impl Basis {
         }
         let is_full = |basis: &Self| basis.sample >= settings.min_sample;
         let prefers_general = match is_full(&specific) {
-            // A success that counts for its site only must not end the confidence of a general level either.
+            // A success that counts for its site only must not end the confidence of a general
+            // level either.
             true => {
                 let keeps = || general.is_confident(settings) && !specific.is_confident(settings);
                 general.confidence() > specific.confidence() || keeps()
@@ -88,8 +97,8 @@ impl Basis {
         Self { agreed: specific.agreed, ..if prefers_general { general } else { specific } }
     }
 
-    /// Returns whether this level's rate is below that of the next general one by more than one standard deviation of a
-    /// fair coin tossed as often.
+    /// Returns whether this level's rate is below that of the next general one by more than one
+    /// standard deviation of a fair coin tossed as often.
     fn speaks_against(&self, general: &Self) -> bool {
         let (general_success, general_total) = general.agreed;
         // general rate - rate > 0.5 / sqrt(total), without a root and without a division.
@@ -105,12 +114,14 @@ impl Basis {
         confidence(self.success, self.sample)
     }
 
-    /// Returns whether the evidence is sufficient: confidence and sample are large enough, and the recent attempts
-    /// agree.
+    /// Returns whether the evidence is sufficient: confidence and sample are large enough, and the
+    /// recent attempts agree.
     pub fn is_confident(&self, settings: &Settings) -> bool {
         self.confidence() > settings.min_confidence
             && self.sample >= settings.min_sample
-            && self.recent.is_none_or(|(success, total)| confidence(success, total) > settings.min_confidence)
+            && self
+                .recent
+                .is_none_or(|(success, total)| confidence(success, total) > settings.min_confidence)
     }
 }
 
@@ -131,9 +142,15 @@ mod tests {
     fn the_most_specific_full_sample_wins_among_equals_else_the_largest() {
         use Specificity::{Domain, DomainPath, Flag, Own, Site, Suffix};
         let best = |list: &[Basis]| strongest(list).specificity;
-        assert_eq!(best(&[basis(Site, 90.0), basis(Domain, 90.0), basis(DomainPath, 40.0)]), DomainPath);
+        assert_eq!(
+            best(&[basis(Site, 90.0), basis(Domain, 90.0), basis(DomainPath, 40.0)]),
+            DomainPath
+        );
         assert_eq!(best(&[basis(Suffix, 3.0), basis(Domain, 3.0), basis(DomainPath, 1.0)]), Domain);
-        assert_eq!(best(&[basis(Flag(0), 9.0), basis(Flag(3), 9.0), basis(Own(200), 90.0)]), Own(200));
+        assert_eq!(
+            best(&[basis(Flag(0), 9.0), basis(Flag(3), 9.0), basis(Own(200), 90.0)]),
+            Own(200)
+        );
     }
 
     #[test]
@@ -141,10 +158,17 @@ mod tests {
         let suffix = Basis::new(Specificity::Suffix, 19.5, 20.0, None);
         for n in 0..30 {
             let host = basis(Specificity::Domain, f64::from(n));
-            assert!(strongest(&[suffix, host]).confidence() >= suffix.confidence(), "{n} successes");
+            assert!(
+                strongest(&[suffix, host]).confidence() >= suffix.confidence(),
+                "{n} successes"
+            );
         }
         let one_failure = Basis::new(Specificity::Domain, 4.0, 5.0, None);
-        assert_eq!(strongest(&[suffix, one_failure]).specificity, Specificity::Suffix, "one of five may be chance");
+        assert_eq!(
+            strongest(&[suffix, one_failure]).specificity,
+            Specificity::Suffix,
+            "one of five may be chance"
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The estimates: evidence is read level by level, from the general to the specific, and each level moves the previous
-//! estimate towards its own success rate.
+//! The estimates: evidence is read level by level, from the general to the specific, and each level
+//! moves the previous estimate towards its own success rate.
 //!
-//! Invariants: no lock, no allocation, no sort, no logarithm. A [`Trace`] receives each step for explanations; the one
-//! that `select` uses does nothing and costs nothing.
+//! Invariants: no lock, no allocation, no sort, no logarithm. A [`Trace`] receives each step for
+//! explanations; the one that `select` uses does nothing and costs nothing.
 //!
 //! Must not know: which candidate is taken.
 
@@ -11,7 +11,9 @@ use super::cost::{measured_cost, start_costs};
 use super::general_cache::{GeneralCache, GeneralKey, MadeFrom};
 use super::importance::Importances;
 use super::{ImportanceUse, Scored, Settings};
-use crate::evidence::{Entry, Evidence, Group, Guard, Key, Level, ShownSignals, SignalId, Weights, day_of, part_hash};
+use crate::evidence::{
+    Entry, Evidence, Group, Guard, Key, Level, ShownSignals, SignalId, Weights, day_of, part_hash,
+};
 use crate::score::host_signal_lookup::HostSignalLookup;
 use crate::score::priors::{Priors, PseudoAttempts, path_key, site_key};
 use crate::score::weitzman_index::{index, last_worth};
@@ -44,8 +46,8 @@ pub(crate) struct Step<'s> {
     pub(crate) kind: &'s str,
     pub(crate) value: &'s str,
     pub(crate) fetcher: FetcherId,
-    /// Decayed successes and attempts that moved the estimate, priors included; those of the alert pair if the level
-    /// keeps one.
+    /// Decayed successes and attempts that moved the estimate, priors included; those of the alert
+    /// pair if the level keeps one.
     pub(crate) success: f64,
     pub(crate) total: f64,
     /// The exact weights, priors included.
@@ -78,8 +80,8 @@ impl Trace for NoTrace {
     fn step(&mut self, _: Step<'_>) {}
 }
 
-/// The entries of a URL's domain and site. They are looked up first, so that the processor fetches their cells from
-/// memory while the general ones are read.
+/// The entries of a URL's domain and site. They are looked up first, so that the processor fetches
+/// their cells from memory while the general ones are read.
 #[derive(Clone, Copy)]
 pub(crate) struct Local<'l> {
     domain_key: Key,
@@ -117,13 +119,20 @@ impl<'l> Local<'l> {
             site.into_iter().for_each(Entry::touch);
             site
         };
-        Self { domain_key: keys.domain, site_key: keys.site, domain, site, host_signals: HostSignalLookup::default() }
+        Self {
+            domain_key: keys.domain,
+            site_key: keys.site,
+            domain,
+            site,
+            host_signals: HostSignalLookup::default(),
+        }
     }
 
     /// Returns `self` with the signals of the host that have not expired.
     #[inline]
     pub(crate) fn with_host_signals(mut self, evidence: &'l Evidence, now: Timestamp) -> Self {
-        self.host_signals = HostSignalLookup::find(evidence.signals(), self.shown_signals(day_of(now)));
+        self.host_signals =
+            HostSignalLookup::find(evidence.signals(), self.shown_signals(day_of(now)));
         self
     }
 
@@ -153,8 +162,8 @@ pub(crate) struct Walk<'w> {
     others: Group,
 }
 
-/// Information about a URL besides its features: the extractors of user-defined heuristics, and those that the caller
-/// gives.
+/// Information about a URL besides its features: the extractors of user-defined heuristics, and
+/// those that the caller gives.
 #[derive(Clone, Copy)]
 pub(crate) struct HeuristicSources<'k> {
     pub(crate) url: &'k url::Url,
@@ -221,7 +230,8 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Keeps the estimates by general evidence in `cache`, which was made for the same settings and candidates.
+    /// Keeps the estimates by general evidence in `cache`, which was made for the same settings and
+    /// candidates.
     pub(crate) fn with_cache(self, cache: &'w GeneralCache) -> Self {
         Self { cache: Some(cache), ..self }
     }
@@ -232,7 +242,8 @@ impl<'w> Walk<'w> {
         Self { twins, ..self }
     }
 
-    /// Scores all candidates; without `local` as if there were no evidence of site, domain and section.
+    /// Scores all candidates; without `local` as if there were no evidence of site, domain and
+    /// section.
     pub(crate) fn run<T: Trace>(
         &self,
         candidates: &mut Candidates<'_>,
@@ -243,12 +254,22 @@ impl<'w> Walk<'w> {
     ) {
         let cache = self.cache.filter(|_| self.is_keepable(&sources));
         let kept = cache.map(|cache| {
-            let suffix = self.features.suffix.map_or(0, |suffix| Key::suffix(suffix.as_str()).bits());
-            let key = GeneralKey::new(self.kind, self.features.path_depth, self.features.flags, suffix, hint);
+            let suffix =
+                self.features.suffix.map_or(0, |suffix| Key::suffix(suffix.as_str()).bits());
+            let key = GeneralKey::new(
+                self.kind,
+                self.features.path_depth,
+                self.features.flags,
+                suffix,
+                hint,
+            );
             (cache, key, MadeFrom { version: self.evidence.shared_version(), now: self.now })
         });
-        // An explanation needs the steps. It keeps its estimates, so that the next decision agrees with it.
-        if !(T::IS_SILENT && kept.is_some_and(|(cache, key, from)| cache.load(key, from, candidates))) {
+        // An explanation needs the steps. It keeps its estimates, so that the next decision agrees
+        // with it.
+        if !(T::IS_SILENT
+            && kept.is_some_and(|(cache, key, from)| cache.load(key, from, candidates)))
+        {
             self.global(candidates, trace);
             self.general(candidates, sources, hint, trace);
             if let Some((cache, key, from)) = kept {
@@ -264,11 +285,14 @@ impl<'w> Walk<'w> {
         self.rate(candidates);
     }
 
-    /// Returns whether the estimates by general evidence depend only on what [`GeneralKey`] has: user-defined heuristics
-    /// have any number of values, and recorded importance can change at any time.
+    /// Returns whether the estimates by general evidence depend only on what [`GeneralKey`] has:
+    /// user-defined heuristics have any number of values, and recorded importance can change at any
+    /// time.
     #[inline]
     fn is_keepable(&self, sources: &HeuristicSources<'_>) -> bool {
-        sources.extractors.is_empty() && sources.heuristics.is_empty() && self.settings.importance == ImportanceUse::Off
+        sources.extractors.is_empty()
+            && sources.heuristics.is_empty()
+            && self.settings.importance == ImportanceUse::Off
     }
 
     /// Computes the index and the worth of a last attempt from the probabilities.
@@ -300,7 +324,8 @@ impl<'w> Walk<'w> {
         });
         for &(signed, _) in self.twins {
             let weights = self.with_twin(&at, self.evidence.global(), signed);
-            if let (Some(weights), Some(candidate)) = (weights, candidates.get_mut(signed.index())) {
+            if let (Some(weights), Some(candidate)) = (weights, candidates.get_mut(signed.index()))
+            {
                 candidate.block = (weights.blocked + 0.1) / (weights.total + 1.0);
                 (candidate.spent_ms, candidate.spent_on) = (weights.duration_ms, weights.total);
             }
@@ -316,7 +341,9 @@ impl<'w> Walk<'w> {
         hint: Option<Hint>,
         trace: &mut impl Trace,
     ) {
-        for (index, name) in FLAGS.iter().enumerate().filter(|(index, _)| self.features.flags[*index]) {
+        for (index, name) in
+            FLAGS.iter().enumerate().filter(|(index, _)| self.features.flags[*index])
+        {
             let at = LevelInput {
                 priors: self.priors.of_key(Key::of(name, "true").bits(), self.kind),
                 specificity: Some(Specificity::Flag((FLAGS.len() - index) as u8)),
@@ -326,7 +353,9 @@ impl<'w> Walk<'w> {
             self.pull(candidates, &at, trace);
         }
         for (place, extractor) in sources.extractors.iter().enumerate() {
-            extractor.extract(sources.url, &mut |kind, value| self.own(candidates, place, kind, value, trace));
+            extractor.extract(sources.url, &mut |kind, value| {
+                self.own(candidates, place, kind, value, trace)
+            });
         }
         let depth = self.features.path_depth;
         let at = LevelInput {
@@ -352,15 +381,28 @@ impl<'w> Walk<'w> {
             };
             self.pull(candidates, &at, trace);
         }
-        // The caller's heuristics come last, because they take precedence over the evidence that all URLs of a depth
-        // share.
+        // The caller's heuristics come last, because they take precedence over the evidence that
+        // all URLs of a depth share.
         for (place, heuristic) in sources.heuristics.iter().enumerate() {
-            self.own(candidates, sources.extractors.len() + place, &heuristic.kind, &heuristic.value, trace);
+            self.own(
+                candidates,
+                sources.extractors.len() + place,
+                &heuristic.kind,
+                &heuristic.value,
+                trace,
+            );
         }
     }
 
     /// Moves the estimates by a user-defined heuristic.
-    fn own(&self, candidates: &mut Candidates<'_>, place: usize, kind: &str, value: &str, trace: &mut impl Trace) {
+    fn own(
+        &self,
+        candidates: &mut Candidates<'_>,
+        place: usize,
+        kind: &str,
+        value: &str,
+        trace: &mut impl Trace,
+    ) {
         let key = Key::of(kind, value);
         let at = LevelInput {
             priors: self.priors.of_key(key.bits(), self.kind),
@@ -371,7 +413,8 @@ impl<'w> Walk<'w> {
         self.pull(candidates, &at, trace);
     }
 
-    /// Site, domain and section. These levels read the alert pair and estimate the probability of a block.
+    /// Site, domain and section. These levels read the alert pair and estimate the probability of a
+    /// block.
     fn specific(&self, candidates: &mut Candidates<'_>, local: Local<'_>, trace: &mut impl Trace) {
         self.apply_host_signals(candidates, &local.host_signals, trace);
         let is_blocking = local.host_signals.is_blocking();
@@ -414,7 +457,12 @@ impl<'w> Walk<'w> {
         }
     }
 
-    fn level<'l>(&'l self, kind: &'l str, value: &'l str, entry: Option<&'l Entry>) -> LevelInput<'l> {
+    fn level<'l>(
+        &'l self,
+        kind: &'l str,
+        value: &'l str,
+        entry: Option<&'l Entry>,
+    ) -> LevelInput<'l> {
         LevelInput {
             kind,
             value,
@@ -442,7 +490,8 @@ impl<'w> Walk<'w> {
 
     /// Moves each candidate's estimate towards its success rate on this level.
     fn pull(&self, candidates: &mut Candidates<'_>, at: &LevelInput<'_>, trace: &mut impl Trace) {
-        let mut seen = if self.twins.is_empty() { 0u64 } else { self.pull_with_twins(candidates, at, trace) };
+        let mut seen =
+            if self.twins.is_empty() { 0u64 } else { self.pull_with_twins(candidates, at, trace) };
         let moved = seen;
         if let Some(entry) = at.entry.filter(|_| at.scale > 0.0) {
             self.each_weights_at(at, entry, |id, weights| {
@@ -477,25 +526,41 @@ impl<'w> Walk<'w> {
 
     /// Calls `f` with the weights of each fetcher on a level.
     #[inline(always)]
-    fn each_weights_at(&self, at: &LevelInput<'_>, entry: &Entry, f: impl FnMut(FetcherId, &Weights)) {
+    fn each_weights_at(
+        &self,
+        at: &LevelInput<'_>,
+        entry: &Entry,
+        f: impl FnMut(FetcherId, &Weights),
+    ) {
         let down = self.down * at.scale;
         if at.recent {
             return entry.each_weights(at.group, at.also, down, f);
         }
-        let of_priors = |id| at.priors.iter().find(|prior| prior.0 == id).map_or(0.0, |prior| prior.2);
+        let of_priors =
+            |id| at.priors.iter().find(|prior| prior.0 == id).map_or(0.0, |prior| prior.2);
         entry.each_shared_weights(self.kind, down, |id| at.prior_weight + of_priors(id), f);
     }
 
-    /// Moves the estimates of candidates that sign by their evidence and that of their twins, without the twins' blocks:
-    /// those are what a signature may change. A candidate that was blocked on this level has its own evidence only.
-    /// Returns the bits of the candidates that were moved.
+    /// Moves the estimates of candidates that sign by their evidence and that of their twins,
+    /// without the twins' blocks: those are what a signature may change. A candidate that was
+    /// blocked on this level has its own evidence only. Returns the bits of the candidates that
+    /// were moved.
     #[cold]
-    fn pull_with_twins(&self, candidates: &mut Candidates<'_>, at: &LevelInput<'_>, trace: &mut impl Trace) -> u64 {
+    fn pull_with_twins(
+        &self,
+        candidates: &mut Candidates<'_>,
+        at: &LevelInput<'_>,
+        trace: &mut impl Trace,
+    ) -> u64 {
         let mut moved = 0;
         let Some(entry) = at.entry.filter(|_| at.scale > 0.0) else { return moved };
         for &(signed, _) in self.twins {
             let weights = self.with_twin(at, entry, signed);
-            let (Some(mut weights), Some(candidate)) = (weights, candidates.get_mut(signed.index())) else { continue };
+            let (Some(mut weights), Some(candidate)) =
+                (weights, candidates.get_mut(signed.index()))
+            else {
+                continue;
+            };
             if let Some(prior) = at.priors.iter().find(|prior| prior.0 == signed) {
                 add_prior(&mut weights, prior);
             }
@@ -505,7 +570,8 @@ impl<'w> Walk<'w> {
         moved
     }
 
-    /// Returns the weights of a candidate that signs, together with its twin's; `None` if its own are all there is.
+    /// Returns the weights of a candidate that signs, together with its twin's; `None` if its own
+    /// are all there is.
     fn with_twin(&self, at: &LevelInput<'_>, entry: &Entry, signed: FetcherId) -> Option<Weights> {
         let twin = self.twins.iter().find(|(id, _)| *id == signed)?.1;
         let (mut own, mut of_twin) = (Weights::default(), None);
@@ -516,12 +582,21 @@ impl<'w> Walk<'w> {
                 of_twin = Some(weights.without_blocks());
             }
         });
-        of_twin.filter(|of_twin| own.blocked <= 0.0 && of_twin.total > MIN_TWIN_ATTEMPTS).map(|more| own.plus(&more))
+        of_twin
+            .filter(|of_twin| own.blocked <= 0.0 && of_twin.total > MIN_TWIN_ATTEMPTS)
+            .map(|more| own.plus(&more))
     }
 
     #[inline(always)]
-    fn pull_one(&self, candidate: &mut Scored<'_>, at: &LevelInput<'_>, weights: &Weights, trace: &mut impl Trace) {
-        // The host's vendor has changed its policy since: earlier attempts of the fetcher here have no value now.
+    fn pull_one(
+        &self,
+        candidate: &mut Scored<'_>,
+        at: &LevelInput<'_>,
+        weights: &Weights,
+        trace: &mut impl Trace,
+    ) {
+        // The host's vendor has changed its policy since: earlier attempts of the fetcher here have
+        // no value now.
         let is_past = at.recent && weights.newest_s != 0 && weights.newest_s < candidate.turned_s;
         let (success, total) = match at.recent {
             true if is_past => (0.0, 0.0),
@@ -533,7 +608,8 @@ impl<'w> Walk<'w> {
         candidate.success = (success + prior_weight * before) / (total + prior_weight);
         if at.blocks {
             let prior_weight = self.settings.level_weight;
-            candidate.block = (weights.blocked + prior_weight * candidate.block) / (weights.total + prior_weight);
+            candidate.block =
+                (weights.blocked + prior_weight * candidate.block) / (weights.total + prior_weight);
         }
         if at.of_host && candidate.plain_ms > 0.0 {
             let (spent, on) = (candidate.spent_ms, candidate.spent_on);
@@ -545,7 +621,9 @@ impl<'w> Walk<'w> {
             let recent = at.recent.then_some((weights.recent_success, weights.recent_total));
             let basis = Basis::new(specificity, weights.success, weights.total, recent);
             if !is_past {
-                candidate.basis = Some(candidate.basis.map_or(basis, |other| other.stronger(basis, self.settings)));
+                candidate.basis = Some(
+                    candidate.basis.map_or(basis, |other| other.stronger(basis, self.settings)),
+                );
             }
             if specificity == Specificity::Domain {
                 candidate.domain_attempts = weights.total;

@@ -1,17 +1,18 @@
 //! The estimates by general evidence alone, kept from one decision to the next.
 //!
-//! All URLs with the same flags, depth, suffix and hint have these estimates in common, on every host. They are made
-//! from the evidence that all hosts share, and kept while its version stays the same and the time of decisions moves
-//! by less than [`MAX_AGE_MS`].
+//! All URLs with the same flags, depth, suffix and hint have these estimates in common, on every
+//! host. They are made from the evidence that all hosts share, and kept while its version stays the
+//! same and the time of decisions moves by less than [`MAX_AGE_MS`].
 //!
-//! A kept estimate differs little from one made afresh. Each level is a weighted mean of the previous level and its own
-//! success rate. The version bounds the growth of each cell at 1/64, so a success rate moves by less than 1/64, and the
-//! mean of two values that are off by less than 1/64 is off by less than 1/64. A minute changes a weight by less than
-//! 1e-4. A selector with exact estimates keeps them only while nothing has changed; then the error is zero.
+//! A kept estimate differs little from one made afresh. Each level is a weighted mean of the
+//! previous level and its own success rate. The version bounds the growth of each cell at 1/64, so
+//! a success rate moves by less than 1/64, and the mean of two values that are off by less than
+//! 1/64 is off by less than 1/64. A minute changes a weight by less than 1e-4. A selector with
+//! exact estimates keeps them only while nothing has changed; then the error is zero.
 //!
-//! Invariants: readers and writers take no lock and allocate nothing. A reader that meets a writer makes its estimates
-//! itself; a writer that meets a writer keeps nothing. A sequence number guards each slot: it is odd while a thread
-//! writes.
+//! Invariants: readers and writers take no lock and allocate nothing. A reader that meets a writer
+//! makes its estimates itself; a writer that meets a writer keeps nothing. A sequence number guards
+//! each slot: it is odd while a thread writes.
 //!
 //! Must not know: how the estimates are made.
 
@@ -25,7 +26,8 @@ use fetchwise_types::time::Timestamp;
 
 /// The time by which decisions may be before or after the making of estimates.
 const MAX_AGE_MS: u64 = 60_000;
-/// Number of sets of two slots; a power of two. A crawl has some tens of combinations of depth, suffix and flags.
+/// Number of sets of two slots; a power of two. A crawl has some tens of combinations of depth,
+/// suffix and flags.
 const SETS: usize = 64;
 const WAYS: usize = 2;
 /// Numbers of one candidate: success and block; the measured cost (3); the basis of confidence (5).
@@ -46,10 +48,19 @@ pub(super) struct GeneralKey {
 
 impl GeneralKey {
     #[inline]
-    pub(super) fn new(kind: ContentKind, depth: u32, flags: [bool; 4], suffix: u64, hint: Option<Hint>) -> Self {
+    pub(super) fn new(
+        kind: ContentKind,
+        depth: u32,
+        flags: [bool; 4],
+        suffix: u64,
+        hint: Option<Hint>,
+    ) -> Self {
         let flags = flags.iter().fold(0, |bits, flag| bits << 1 | u64::from(*flag));
         let hint = hint.map_or(0, |hint| 1 + hint as u64);
-        Self { suffix, rest: 1 << 63 | hint << 48 | (kind as u64) << 40 | flags << 32 | u64::from(depth) }
+        Self {
+            suffix,
+            rest: 1 << 63 | hint << 48 | (kind as u64) << 40 | flags << 32 | u64::from(depth),
+        }
     }
 
     #[inline]
@@ -58,7 +69,8 @@ impl GeneralKey {
     }
 }
 
-/// What kept estimates were made from: the version of the shared evidence, read before it, and the time.
+/// What kept estimates were made from: the version of the shared evidence, read before it, and the
+/// time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MadeFrom {
     pub(super) version: u64,
@@ -89,7 +101,10 @@ impl GeneralCache {
     pub(crate) fn new(candidates: usize, is_exact: bool) -> Self {
         let numbers = || (0..candidates * NUMBERS).map(|_| AtomicU64::default()).collect();
         let slot = |_| Slot { numbers: numbers(), ..Slot::default() };
-        Self { slots: (0..SETS * WAYS).map(slot).collect(), max_age_ms: if is_exact { 0 } else { MAX_AGE_MS } }
+        Self {
+            slots: (0..SETS * WAYS).map(slot).collect(),
+            max_age_ms: if is_exact { 0 } else { MAX_AGE_MS },
+        }
     }
 
     fn set(&self, key: GeneralKey) -> &[Slot] {
@@ -97,21 +112,30 @@ impl GeneralCache {
         self.slots.get(first..first + WAYS).unwrap_or_default()
     }
 
-    /// Gives the candidates, which have no estimates yet, the kept ones. Returns false if there are none.
+    /// Gives the candidates, which have no estimates yet, the kept ones. Returns false if there are
+    /// none.
     #[inline]
-    pub(super) fn load(&self, key: GeneralKey, from: MadeFrom, candidates: &mut [Scored<'_>]) -> bool {
+    pub(super) fn load(
+        &self,
+        key: GeneralKey,
+        from: MadeFrom,
+        candidates: &mut [Scored<'_>],
+    ) -> bool {
         let Some(slot) = self.set(key).iter().find(|slot| slot.has(key)) else { return false };
-        // Acquire pairs with the Release at the end of `store`: a reader of the number sees what was stored before it.
+        // Acquire pairs with the Release at the end of `store`: a reader of the number sees what
+        // was stored before it.
         let sequence = slot.sequence.load(Ordering::Acquire);
         let is_valid = sequence % 2 == 0
             && slot.has(key)
             && slot.version.load(Ordering::Relaxed) == from.version
-            && slot.made_at_ms.load(Ordering::Relaxed).abs_diff(from.now.as_millis()) <= self.max_age_ms;
+            && slot.made_at_ms.load(Ordering::Relaxed).abs_diff(from.now.as_millis())
+                <= self.max_age_ms;
         if !is_valid {
             return false;
         }
         slot.read(candidates);
-        // Pairs with the Release fence in `store`: a reader of anything that was stored later sees the odd number.
+        // Pairs with the Release fence in `store`: a reader of anything that was stored later sees
+        // the odd number.
         fence(Ordering::Acquire);
         if slot.sequence.load(Ordering::Relaxed) == sequence {
             return true;
@@ -125,12 +149,16 @@ impl GeneralCache {
         let set = self.set(key);
         let is_stale = |slot: &&Slot| slot.version.load(Ordering::Relaxed) != from.version;
         // Without a free slot the two take turns.
-        let turn = || set.iter().fold(0, |sum, slot| sum + slot.sequence.load(Ordering::Relaxed) / 2);
+        let turn =
+            || set.iter().fold(0, |sum, slot| sum + slot.sequence.load(Ordering::Relaxed) / 2);
         let slot = set.iter().find(|slot| slot.has(key)).or_else(|| set.iter().find(is_stale));
         let Some(slot) = slot.or_else(|| set.get(turn() as usize % WAYS)) else { return };
         let sequence = slot.sequence.load(Ordering::Relaxed);
         let is_mine = sequence % 2 == 0
-            && slot.sequence.compare_exchange(sequence, sequence + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            && slot
+                .sequence
+                .compare_exchange(sequence, sequence + 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
         if !is_mine {
             return;
         }
@@ -156,15 +184,18 @@ impl Slot {
     #[inline]
     fn has(&self, key: GeneralKey) -> bool {
         // Relaxed: `load` checks again under the sequence number.
-        self.rest.load(Ordering::Relaxed) == key.rest && self.suffix.load(Ordering::Relaxed) == key.suffix
+        self.rest.load(Ordering::Relaxed) == key.rest
+            && self.suffix.load(Ordering::Relaxed) == key.suffix
     }
 
     #[inline]
     fn read(&self, candidates: &mut [Scored<'_>]) {
         let number = |of: &AtomicU64| f64::from_bits(of.load(Ordering::Relaxed));
         let parts = self.parts.load(Ordering::Relaxed);
-        for (candidate, numbers) in candidates.iter_mut().zip(self.numbers.as_chunks::<NUMBERS>().0) {
-            let [success, block, cost @ .., code, basis_success, sample, agreed_success, agreed] = numbers;
+        for (candidate, numbers) in candidates.iter_mut().zip(self.numbers.as_chunks::<NUMBERS>().0)
+        {
+            let [success, block, cost @ .., code, basis_success, sample, agreed_success, agreed] =
+                numbers;
             (candidate.success, candidate.block) = (number(success), number(block));
             if parts & HAS_MEASURED_COST != 0 {
                 let [spent_ms, spent_on, plain_ms] = cost;
@@ -172,13 +203,14 @@ impl Slot {
                 (candidate.spent_on, candidate.plain_ms) = (number(spent_on), number(plain_ms));
             }
             if parts & HAS_BASIS != 0 {
-                candidate.basis = specificity(code.load(Ordering::Relaxed)).map(|specificity| Basis {
-                    specificity,
-                    success: number(basis_success),
-                    sample: number(sample),
-                    recent: None,
-                    agreed: (number(agreed_success), number(agreed)),
-                });
+                candidate.basis =
+                    specificity(code.load(Ordering::Relaxed)).map(|specificity| Basis {
+                        specificity,
+                        success: number(basis_success),
+                        sample: number(sample),
+                        recent: None,
+                        agreed: (number(agreed_success), number(agreed)),
+                    });
             }
         }
     }
@@ -200,7 +232,10 @@ impl Slot {
                 of_basis(|basis| basis.agreed.0),
                 of_basis(|basis| basis.agreed.1),
             ];
-            numbers.iter().zip(all).for_each(|(number, value)| number.store(value, Ordering::Relaxed));
+            numbers
+                .iter()
+                .zip(all)
+                .for_each(|(number, value)| number.store(value, Ordering::Relaxed));
             if basis.is_some() {
                 parts |= HAS_BASIS;
             }
@@ -249,8 +284,12 @@ mod tests {
     }
 
     fn candidates(specs: &[FetcherSpec], value: f64) -> Vec<Scored<'_>> {
-        let basis = Basis { agreed: (value, value), ..Basis::new(Specificity::Suffix, value, value, None) };
-        let scored = specs.iter().enumerate().map(|(place, spec)| Scored::unknown(FetcherId(place as u16), spec));
+        let basis =
+            Basis { agreed: (value, value), ..Basis::new(Specificity::Suffix, value, value, None) };
+        let scored = specs
+            .iter()
+            .enumerate()
+            .map(|(place, spec)| Scored::unknown(FetcherId(place as u16), spec));
         scored.map(|c| Scored { success: value, block: value, basis: Some(basis), ..c }).collect()
     }
 
@@ -266,14 +305,19 @@ mod tests {
             let mut read = candidates(&specs, 0.0);
             assert!(!cache.load(key(1), at(0, 0), &mut read), "nothing is kept yet");
             cache.store(key(1), at(7, 1000), &candidates(&specs, 0.25));
-            for (key, from) in [(key(2), at(7, 1000)), (key(1), at(8, 1000)), (key(1), at(7, 1001 + age))] {
+            for (key, from) in
+                [(key(2), at(7, 1000)), (key(1), at(8, 1000)), (key(1), at(7, 1001 + age))]
+            {
                 assert!(!cache.load(key, from, &mut read));
             }
             for ms in [1000, 1000 + age, 1000 - age] {
                 assert!(cache.load(key(1), at(7, ms), &mut read));
                 let of = |c: &Scored<'_>| (c.success, c.block, c.basis);
                 let want = candidates(&specs, 0.25);
-                assert_eq!(read.iter().map(of).collect::<Vec<_>>(), want.iter().map(of).collect::<Vec<_>>());
+                assert_eq!(
+                    read.iter().map(of).collect::<Vec<_>>(),
+                    want.iter().map(of).collect::<Vec<_>>()
+                );
             }
         }
     }
@@ -284,7 +328,10 @@ mod tests {
         let cache = GeneralCache::new(specs.len(), true);
         let keys: Vec<GeneralKey> = (0..24).map(key).collect();
         keys.iter().for_each(|key| cache.store(*key, at(1, 0), &candidates(&specs, 0.5)));
-        let kept = keys.iter().filter(|key| cache.load(**key, at(1, 0), &mut candidates(&specs, 0.0))).count();
+        let kept = keys
+            .iter()
+            .filter(|key| cache.load(**key, at(1, 0), &mut candidates(&specs, 0.0)))
+            .count();
         assert!(kept >= 22, "{kept}");
     }
 
@@ -297,7 +344,11 @@ mod tests {
                 let (cache, ends, specs) = (&cache, &ends, &specs);
                 scope.spawn(move || {
                     for n in 0..20_000_u32 {
-                        cache.store(key(1), at(0, 0), &candidates(specs, f64::from(n * 4 + writer)));
+                        cache.store(
+                            key(1),
+                            at(0, 0),
+                            &candidates(specs, f64::from(n * 4 + writer)),
+                        );
                     }
                     ends.store(true, Ordering::Relaxed);
                 });
@@ -308,7 +359,11 @@ mod tests {
                     if cache.load(key(1), at(0, 0), &mut read) {
                         let first = read[0].success;
                         assert!(read.iter().all(|c| (c.success, c.block) == (first, first)));
-                        assert!(read.iter().all(|c| c.basis.is_some_and(|basis| basis.agreed == (first, first))));
+                        assert!(
+                            read.iter().all(|c| c
+                                .basis
+                                .is_some_and(|basis| basis.agreed == (first, first)))
+                        );
                     }
                 }
             });

@@ -1,9 +1,9 @@
-//! The estimate level of host signals: hosts that showed the same vendor or framework are alike, to a degree that is
-//! measured.
+//! The estimate level of host signals: hosts that showed the same vendor or framework are alike, to
+//! a degree that is measured.
 //!
-//! Owns: the level between the general evidence and a host's own. Each signal moves the estimate of every candidate
-//! towards its success rate on other hosts that had shown the signal: the framework, then all blocks, then the vendor,
-//! so that the most informative one comes last.
+//! Owns: the level between the general evidence and a host's own. Each signal moves the estimate of
+//! every candidate towards its success rate on other hosts that had shown the signal: the
+//! framework, then all blocks, then the vendor, so that the most informative one comes last.
 //!
 //! Must not know: how a host got its signals.
 
@@ -12,7 +12,8 @@ use crate::evidence::{SignalId, SignalRow};
 use crate::score::host_signal_lookup::HostSignalLookup;
 use fetchwise_types::heuristic::HOST_SHOWED;
 
-/// Factor of the weight of an estimate against the evidence of all blocks, compared with that of one vendor.
+/// Factor of the weight of an estimate against the evidence of all blocks, compared with that of
+/// one vendor.
 const CATEGORY_WEIGHT_FACTOR: f64 = 2.0;
 
 /// How the evidence of a signal counts.
@@ -29,8 +30,8 @@ struct SignalUse<'r> {
 }
 
 impl Walk<'_> {
-    /// Moves the estimates of all candidates towards their success rates on other hosts that showed the same signals.
-    /// Stores the weight of that evidence against this host's own.
+    /// Moves the estimates of all candidates towards their success rates on other hosts that showed
+    /// the same signals. Stores the weight of that evidence against this host's own.
     pub(super) fn apply_host_signals(
         &self,
         candidates: &mut Candidates<'_>,
@@ -46,7 +47,8 @@ impl Walk<'_> {
                 trace,
             );
         }
-        // Evidence of before the registration at the vendor says nothing about signed requests since.
+        // Evidence of before the registration at the vendor says nothing about signed requests
+        // since.
         let registered = here.vendor.map(|(_, row)| row);
         if let Some(row) = here.all_blocks {
             let weight = weight * CATEGORY_WEIGHT_FACTOR;
@@ -54,7 +56,8 @@ impl Walk<'_> {
             self.apply_signal_row(candidates, row, all, trace);
         }
         if let Some((id, row)) = here.vendor {
-            let of_vendor = SignalUse { weight, signal: Some(id), vendor: Some(row), is_vendor: true };
+            let of_vendor =
+                SignalUse { weight, signal: Some(id), vendor: Some(row), is_vendor: true };
             self.apply_signal_row(candidates, row, of_vendor, trace);
         }
     }
@@ -71,7 +74,8 @@ impl Walk<'_> {
         let vendor = vendor.filter(|_| self.evidence.signals().has_registrations());
         for c in candidates.iter_mut() {
             let Some(cell) = row.cell(c.id, self.kind) else { continue };
-            let valid_from_s = vendor.map_or(0, |vendor| self.evidence.signals().valid_from_s(vendor, c.id));
+            let valid_from_s =
+                vendor.map_or(0, |vendor| self.evidence.signals().valid_from_s(vendor, c.id));
             if valid_from_s > cell.turned_s() || valid_from_s > 0 && !is_vendor {
                 c.turned_s = c.turned_s.max(valid_from_s);
                 continue;

@@ -9,8 +9,8 @@ use super::priors::Priors;
 use crate::evidence::{HostSignals, ShownSignals, SignalId, SignalRow, SignalSide};
 use fetchwise_types::heuristic::url::ContentKind;
 
-/// Attempts on hosts of a vendor below which no visit gives up there: the estimates of fetchers then rest mostly on all
-/// blocks.
+/// Attempts on hosts of a vendor below which no visit gives up there: the estimates of fetchers
+/// then rest mostly on all blocks.
 const MIN_VENDOR_ATTEMPTS: f64 = 20.0;
 
 /// The signal rows of one host.
@@ -27,7 +27,8 @@ impl<'t> HostSignalLookup<'t> {
     #[inline]
     pub(crate) fn find(signals: &'t HostSignals, known: ShownSignals) -> Self {
         let [blocked, served] = known;
-        let of = |slot: Option<(SignalId, u16)>| slot.and_then(|(id, _)| Some((id, signals.row(id)?)));
+        let of =
+            |slot: Option<(SignalId, u16)>| slot.and_then(|(id, _)| Some((id, signals.row(id)?)));
         let (blocked, served) = (of(blocked), of(served));
         Self {
             served,
@@ -42,8 +43,8 @@ impl<'t> HostSignalLookup<'t> {
         self.all_blocks.is_some()
     }
 
-    /// Returns whether `candidates` made enough attempts behind the vendor on other hosts, pseudo-attempts included, to
-    /// tell which of them succeed.
+    /// Returns whether `candidates` made enough attempts behind the vendor on other hosts,
+    /// pseudo-attempts included, to tell which of them succeed.
     #[inline]
     pub(crate) fn has_vendor_evidence(
         &self,

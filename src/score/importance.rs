@@ -1,11 +1,11 @@
 //! Importance: the weight of a general heuristic's evidence, as computed by analytics.
 //!
-//! It applies to flags, user-defined types, depth and suffix only. Site, domain and section are exempt, because
-//! importance is computed over all fetchers together: a site where the browser always succeeds and plain requests
-//! always fail would count as unimportant.
+//! It applies to flags, user-defined types, depth and suffix only. Site, domain and section are
+//! exempt, because importance is computed over all fetchers together: a site where the browser
+//! always succeeds and plain requests always fail would count as unimportant.
 //!
-//! Invariants: switched off it costs one comparison per level; switched on, reading takes no lock and allocates
-//! nothing.
+//! Invariants: switched off it costs one comparison per level; switched on, reading takes no lock
+//! and allocates nothing.
 //!
 //! Must not know: how importance is computed.
 
@@ -57,8 +57,8 @@ fn type_key(kind: &str) -> Key {
 }
 
 impl Importances {
-    /// Sets the importance of a heuristic, or of a type when `value` is `None`. Ignores an importance that is not
-    /// finite.
+    /// Sets the importance of a heuristic, or of a type when `value` is `None`. Ignores an
+    /// importance that is not finite.
     pub(crate) fn set(&self, kind: &str, value: Option<&str>, importance: f64) {
         if importance.is_finite() {
             let key = value.map_or_else(|| type_key(kind), |value| Key::of(kind, value));
@@ -66,7 +66,8 @@ impl Importances {
         }
     }
 
-    /// Returns the factor of a heuristic's evidence: by its own importance, else by its type's, else 1.
+    /// Returns the factor of a heuristic's evidence: by its own importance, else by its type's,
+    /// else 1.
     #[inline]
     pub(crate) fn factor(&self, how: ImportanceUse, kind: &str, key: Key) -> f64 {
         if how == ImportanceUse::Off { 1.0 } else { self.look_up(how, kind, key) }
@@ -90,8 +91,12 @@ mod tests {
         importances.set("suffix", Some(".pdf"), 0.4);
         importances.set("suffix", Some(".zip"), f64::NAN);
         let factor = |how, value| importances.factor(how, "suffix", Key::of("suffix", value));
-        let (scale, prune) = (ImportanceUse::Scale { full: 0.2 }, ImportanceUse::Prune { min: 0.2 });
-        assert_eq!([factor(scale, ".pdf"), factor(scale, ".html"), factor(scale, ".zip")], [1.0, 0.5, 0.5]);
+        let (scale, prune) =
+            (ImportanceUse::Scale { full: 0.2 }, ImportanceUse::Prune { min: 0.2 });
+        assert_eq!(
+            [factor(scale, ".pdf"), factor(scale, ".html"), factor(scale, ".zip")],
+            [1.0, 0.5, 0.5]
+        );
         assert_eq!([factor(prune, ".pdf"), factor(prune, ".html")], [1.0, 0.0]);
         assert_eq!(importances.factor(scale, "path_depth", Key::of("path_depth", "3")), 1.0);
         assert_eq!(factor(ImportanceUse::Off, ".html"), 1.0);

@@ -1,7 +1,8 @@
-//! Scores of candidates, computed from evidence: the probability of success and of a block, confidence and index.
+//! Scores of candidates, computed from evidence: the probability of success and of a block,
+//! confidence and index.
 //!
-//! `estimate` reads the evidence from the general to the specific; `confidence` and `weitzman_index` are pure
-//! arithmetic.
+//! `estimate` reads the evidence from the general to the specific; `confidence` and
+//! `weitzman_index` are pure arithmetic.
 //!
 //! Owns: the formulas and their constants.
 //!
@@ -30,17 +31,19 @@ pub struct Settings {
     pub page_value: f64,
     /// The cost of a blocked response on top of the request, in plain requests.
     pub blocked_cost: f64,
-    /// The discount of an estimate, φ in the formula: if one fetcher has failed, another one fails more often than its
-    /// own success rate says.
+    /// The discount of an estimate, φ in the formula: if one fetcher has failed, another one fails
+    /// more often than its own success rate says.
     pub success_discount: f64,
     /// The confidence above which a fetcher is confident.
     pub min_confidence: f64,
-    /// The decayed attempts from which on a fetcher can be confident. The default equals five attempts of last week.
+    /// The decayed attempts from which on a fetcher can be confident. The default equals five
+    /// attempts of last week.
     pub min_sample: f64,
     /// The fraction of first attempts that explore; 0 switches exploration off.
     pub explore_rate: f64,
-    /// The rate at which a cheaper fetcher that failed on a host is tried there again after a pause: tries per day if
-    /// the savings of a day would pay for one try. With 0, `explore_rate` is the limit.
+    /// The rate at which a cheaper fetcher that failed on a host is tried there again after a
+    /// pause: tries per day if the savings of a day would pay for one try. With 0, `explore_rate`
+    /// is the limit.
     pub explore_stale_rate: f64,
     /// The largest fraction of first attempts that explore, after a long pause.
     pub max_explore_rate: f64,
@@ -54,13 +57,15 @@ pub struct Settings {
     pub level_weight: f64,
     /// The same weight for the most specific level, a section of a domain.
     pub path_weight: f64,
-    /// Weight of a fetcher's estimate against the outcomes of the plain fetcher on the same site, in attempts. 0
-    /// ignores these outcomes.
+    /// Weight of a fetcher's estimate against the outcomes of the plain fetcher on the same site,
+    /// in attempts. 0 ignores these outcomes.
     pub plain_outcome_weight: f64,
-    /// Weight of the estimate against the evidence of other hosts that showed the same vendor or framework, in
-    /// attempts. 0 ignores host signals, and no visit gives up before its first attempt.
+    /// Weight of the estimate against the evidence of other hosts that showed the same vendor or
+    /// framework, in attempts. 0 ignores host signals, and no visit gives up before its first
+    /// attempt.
     pub host_signal_weight: f64,
-    /// The fraction of first attempts that are made although every fetcher fails behind the host's vendor.
+    /// The fraction of first attempts that are made although every fetcher fails behind the host's
+    /// vendor.
     pub impassable_try_rate: f64,
     /// The effect of recorded importance on the evidence of general heuristics.
     pub importance: ImportanceUse,
@@ -112,8 +117,8 @@ pub struct Scored<'a> {
     pub general_success: f64,
     /// The probability of a block, 0 to 1.
     pub block: f64,
-    /// The index, which orders candidates while more than one attempt is left: the value of a page less the expected
-    /// cost of getting it with this fetcher, in plain requests.
+    /// The index, which orders candidates while more than one attempt is left: the value of a page
+    /// less the expected cost of getting it with this fetcher, in plain requests.
     pub index: f64,
     /// The expected worth of this attempt if it is the last one allowed, in plain requests.
     pub last_worth: f64,
@@ -127,7 +132,8 @@ pub struct Scored<'a> {
     pub domain_newest_s: u32,
     /// Weight of the estimate so far against this host's own evidence, in attempts.
     pub(crate) host_weight: f64,
-    /// Time at which the host's vendor changed its policy for it, in seconds since 1970; 0 for never.
+    /// Time at which the host's vendor changed its policy for it, in seconds since 1970; 0 for
+    /// never.
     pub(crate) turned_s: u32,
     /// Milliseconds spent on `spent_on` requests, for a measured cost.
     pub(crate) spent_ms: f64,

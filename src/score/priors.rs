@@ -1,7 +1,8 @@
-//! Priors: pseudo-attempts that are added to the evidence of a heuristic, configured or brought from another crawler.
+//! Priors: pseudo-attempts that are added to the evidence of a heuristic, configured or brought
+//! from another crawler.
 //!
-//! Invariants: pseudo-attempts are no evidence. They do not decay, no snapshot has them as evidence, and no other node
-//! receives them.
+//! Invariants: pseudo-attempts are no evidence. They do not decay, no snapshot has them as
+//! evidence, and no other node receives them.
 //!
 //! Must not know: what the estimates are used for.
 
@@ -14,8 +15,8 @@ use fetchwise_types::heuristic::HOST_SHOWED;
 use fetchwise_types::heuristic::url::{ContentKind, FLAGS};
 use fetchwise_types::registry::{Class, FetcherId, Registry};
 
-/// Pseudo-attempts that are added to the evidence of one heuristic, so that there is an estimate before the first
-/// attempt. They do not decay.
+/// Pseudo-attempts that are added to the evidence of one heuristic, so that there is an estimate
+/// before the first attempt. They do not decay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prior {
     /// The heuristic's type.
@@ -47,8 +48,8 @@ impl Prior {
     }
 }
 
-/// The pseudo-attempts of each hint: their number, and the success rate by class of fetcher. They lead the very first
-/// captcha to stealth, and the first shell to the browser.
+/// The pseudo-attempts of each hint: their number, and the success rate by class of fetcher. They
+/// lead the very first captcha to stealth, and the first shell to the browser.
 const HINT_SAMPLES: f64 = 10.0;
 const HINT_RATES: [(Hint, &[(Class, f64)]); 2] = [
     (Hint::Blocked, &[(Class::Rendering, 0.3), (Class::Stealth, 0.9), (Class::Archive, 0.6)]),
@@ -78,7 +79,9 @@ impl Priors {
             let key = prior_key(&prior.kind, &prior.value);
             for id in with_signed(registry, id) {
                 let pseudo = (id, prior.success_rate * prior.samples, prior.samples);
-                all.by_key.iter_mut().for_each(|by_key| add(by_key.entry(key).or_default(), pseudo));
+                all.by_key
+                    .iter_mut()
+                    .for_each(|by_key| add(by_key.entry(key).or_default(), pseudo));
             }
         }
         for (hint, rates) in HINT_RATES {
@@ -92,14 +95,19 @@ impl Priors {
         all
     }
 
-    /// Adds what another crawler has learned of no single host. Unknown fetchers and heuristics have no effect.
+    /// Adds what another crawler has learned of no single host. Unknown fetchers and heuristics
+    /// have no effect.
     pub(crate) fn add_portable(&mut self, priors: &[PortablePrior], registry: &Registry) {
         for prior in priors {
             let Some(id) = registry.find(&prior.fetcher) else { continue };
-            let (samples, content) = (prior.bounded_samples() * import_weight(&prior.kind), prior.content as usize);
+            let (samples, content) =
+                (prior.bounded_samples() * import_weight(&prior.kind), prior.content as usize);
             let pseudo = (id, prior.success_rate.clamp(0.0, 1.0) * samples, samples);
             match prior.kind.as_str() {
-                HOST_SHOWED => add(self.by_signal[content].entry(signal_key(&prior.value)).or_default(), pseudo),
+                HOST_SHOWED => add(
+                    self.by_signal[content].entry(signal_key(&prior.value)).or_default(),
+                    pseudo,
+                ),
                 "hint" => {
                     let Some(hint) = Hint::from_name(&prior.value) else { continue };
                     // They replace the built-in ones, which know only the class of the fetcher.
@@ -108,8 +116,10 @@ impl Priors {
                     of_hint.push(pseudo);
                 }
                 kind if is_portable(kind) => {
-                    let of_key = self.by_key[content].entry(prior_key(kind, &prior.value)).or_default();
-                    // The attempts after a block, and behind a vendor, are about requests without a signature.
+                    let of_key =
+                        self.by_key[content].entry(prior_key(kind, &prior.value)).or_default();
+                    // The attempts after a block, and behind a vendor, are about requests without a
+                    // signature.
                     with_signed(registry, id).for_each(|id| add(of_key, (id, pseudo.1, pseudo.2)));
                 }
                 _ => {}
@@ -137,7 +147,8 @@ impl Priors {
 
 /// Returns a fetcher and the candidates that make its requests with a signature.
 fn with_signed(registry: &Registry, id: FetcherId) -> impl Iterator<Item = FetcherId> {
-    let signed = registry.twins().iter().filter(move |(_, twin)| *twin == id).map(|(signed, _)| *signed);
+    let signed =
+        registry.twins().iter().filter(move |(_, twin)| *twin == id).map(|(signed, _)| *signed);
     std::iter::once(id).chain(signed)
 }
 
@@ -154,7 +165,8 @@ fn add(to: &mut Vec<PseudoAttempts>, more: PseudoAttempts) {
     }
 }
 
-/// Returns the key of a prior: that of its heuristic, combined with the domain's part if it has one.
+/// Returns the key of a prior: that of its heuristic, combined with the domain's part if it has
+/// one.
 fn prior_key(kind: &str, value: &str) -> u64 {
     match (kind, value.split_once('|')) {
         ("domain_path", Some((domain, part))) => path_key(Key::domain(domain), part_hash(part)),
@@ -167,13 +179,14 @@ pub(super) fn path_key(domain: Key, part: u64) -> u64 {
     domain.bits() ^ part.rotate_left(1)
 }
 
-/// A site has the key of the domain of its name; a prior is for one or the other, so the site's bits are inverted.
+/// A site has the key of the domain of its name; a prior is for one or the other, so the site's
+/// bits are inverted.
 pub(super) fn site_key(site: Key) -> u64 {
     !site.bits()
 }
 
-/// What a crawler has learned of a fetcher on many hosts, for another crawler: pseudo-attempts of one heuristic that
-/// belongs to no host.
+/// What a crawler has learned of a fetcher on many hosts, for another crawler: pseudo-attempts of
+/// one heuristic that belongs to no host.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PortablePrior {
@@ -192,8 +205,8 @@ pub struct PortablePrior {
 }
 
 impl PortablePrior {
-    /// Returns the maximum number of pseudo-attempts of a cell. A signal of hosts has more, because a host counts for it
-    /// once a day.
+    /// Returns the maximum number of pseudo-attempts of a cell. A signal of hosts has more, because
+    /// a host counts for it once a day.
     pub fn max_samples(kind: &str) -> f64 {
         if kind == HOST_SHOWED { 50.0 } else { 20.0 }
     }
@@ -216,9 +229,9 @@ impl PortablePrior {
     }
 }
 
-/// Returns how many attempts of a crawler's own outweigh a pseudo-attempt. After a failure and behind a signal, a new
-/// crawler has little else to go by, and what it meets first is too little to correct the rates of many hosts. The
-/// simulator's report has the measurement.
+/// Returns how many attempts of a crawler's own outweigh a pseudo-attempt. After a failure and
+/// behind a signal, a new crawler has little else to go by, and what it meets first is too little
+/// to correct the rates of many hosts. The simulator's report has the measurement.
 fn import_weight(kind: &str) -> f64 {
     if matches!(kind, "hint" | HOST_SHOWED) { 4.0 } else { 1.0 }
 }

@@ -1,10 +1,10 @@
-//! The router of a selector that decides: mode, share and table, and whether learning was taken out of service. All of
-//! it can be exchanged while other threads decide.
+//! The router of a selector that decides: mode, share and table, and whether learning was taken out
+//! of service. All of it can be exchanged while other threads decide.
 //!
 //! Owns: the active router, its exchange, and the routed decision by it.
 //!
-//! Invariants: a decision sees one router from beginning to end, the old one or the new one. If only learning serves,
-//! that costs one atomic read.
+//! Invariants: a decision sees one router from beginning to end, the old one or the new one. If
+//! only learning serves, that costs one atomic read.
 //!
 //! Must not know: why the mode changes.
 
@@ -22,8 +22,9 @@ use crate::trace;
 /// The router of a selector that can be exchanged while other threads decide.
 pub(crate) struct ActiveRouter {
     state: ArcSwap<RouterState>,
-    /// Whether only learning serves; nearly every decision reads it. Written after `state`. A reader of an old `true`
-    /// decides as if it had come a moment earlier; a reader of an old `false` finds the truth in `state`.
+    /// Whether only learning serves; nearly every decision reads it. Written after `state`. A
+    /// reader of an old `true` decides as if it had come a moment earlier; a reader of an old
+    /// `false` finds the truth in `state`.
     is_plain: AtomicBool,
 }
 
@@ -43,21 +44,26 @@ impl RouterState {
 
 impl fmt::Debug for ActiveRouter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ActiveRouter").field("router", &self.state.load().router).finish_non_exhaustive()
+        f.debug_struct("ActiveRouter")
+            .field("router", &self.state.load().router)
+            .finish_non_exhaustive()
     }
 }
 
 impl ActiveRouter {
     pub(super) fn new(router: Router) -> Self {
         let is_plain = AtomicBool::new(router.is_plain());
-        Self { state: ArcSwap::from_pointee(RouterState { router: Arc::new(router), fallback: None }), is_plain }
+        Self {
+            state: ArcSwap::from_pointee(RouterState { router: Arc::new(router), fallback: None }),
+            is_plain,
+        }
     }
 
     fn change(&self, change: impl Fn(&RouterState) -> RouterState) {
         self.state.rcu(|state| change(state));
-        // Two threads that change at once may get here in either order: each writes the state that it finds, and the
-        // later one finds both changes. Release pairs with the Acquire in `is_only_learning`: a reader of `false` finds
-        // the router that it was written for.
+        // Two threads that change at once may get here in either order: each writes the state that
+        // it finds, and the later one finds both changes. Release pairs with the Acquire in
+        // `is_only_learning`: a reader of `false` finds the router that it was written for.
         let state = self.state.load();
         self.is_plain.store(state.router.is_plain() && !state.has_fallen_back(), Ordering::Release);
         drop(state);
@@ -74,12 +80,12 @@ impl Selector {
         Arc::clone(&self.active_router.state.load().router)
     }
 
-    /// Replaces the router, from the next decision on, while other threads decide. A visit that has made an attempt
-    /// stays with its first arm. A fallback stays active.
+    /// Replaces the router, from the next decision on, while other threads decide. A visit that has
+    /// made an attempt stays with its first arm. A fallback stays active.
     ///
     /// # Errors
-    /// [`RouterError`] if the mode needs a table and there is none, or if a route names a fetcher that is not a
-    /// candidate; the old router stays.
+    /// [`RouterError`] if the mode needs a table and there is none, or if a route names a fetcher
+    /// that is not a candidate; the old router stays.
     ///
     /// ```
     /// use fetchwise::Selector;
@@ -97,8 +103,10 @@ impl Selector {
         router.check(self.candidates().map(|(_, spec)| &*spec.name))?;
         let router = Arc::new(router);
         trace::router(&router);
-        self.active_router
-            .change(|state| RouterState { router: Arc::clone(&router), fallback: state.fallback.clone() });
+        self.active_router.change(|state| RouterState {
+            router: Arc::clone(&router),
+            fallback: state.fallback.clone(),
+        });
         Ok(())
     }
 
@@ -110,8 +118,8 @@ impl Selector {
         self.set_router(Router { mode, ..(*self.router()).clone() })
     }
 
-    /// Changes the share of domains that [`Mode::Split`] gives to learning, 0 to 1. A domain that learning serves at
-    /// one share is served by it at every larger one.
+    /// Changes the share of domains that [`Mode::Split`] gives to learning, 0 to 1. A domain that
+    /// learning serves at one share is served by it at every larger one.
     ///
     /// # Errors
     /// [`RouterError::InvalidShare`]; the old share stays.
@@ -124,26 +132,35 @@ impl Selector {
         self.active_router.state.load().fallback.clone()
     }
 
-    /// Takes learning out of service: the table serves every domain that it contains, whatever the mode, until
-    /// [`resume`](Self::resume). The choices of learning are still recorded. Without a table nothing changes until
-    /// there is one.
+    /// Takes learning out of service: the table serves every domain that it contains, whatever the
+    /// mode, until [`resume`](Self::resume). The choices of learning are still recorded. Without a
+    /// table nothing changes until there is one.
     pub fn fall_back(&self, fallback: Fallback) {
         trace::fell_back(&fallback);
         let fallback = Arc::new(fallback);
-        self.active_router
-            .change(|state| RouterState { router: Arc::clone(&state.router), fallback: Some(Arc::clone(&fallback)) });
+        self.active_router.change(|state| RouterState {
+            router: Arc::clone(&state.router),
+            fallback: Some(Arc::clone(&fallback)),
+        });
     }
 
     /// Puts learning back into service.
     pub fn resume(&self) {
-        self.active_router.change(|state| RouterState { router: Arc::clone(&state.router), fallback: None });
+        self.active_router
+            .change(|state| RouterState { router: Arc::clone(&state.router), fallback: None });
     }
 
-    /// Decides about a first attempt by the active router, as a visit does. `learning` is the link's own mode.
+    /// Decides about a first attempt by the active router, as a visit does. `learning` is the
+    /// link's own mode.
     ///
     /// # Errors
     /// As [`Router::decide`].
-    pub fn route(&self, url: &Url, context: &SelectContext<'_>, learning: Option<bool>) -> Result<Routed, RouteError> {
+    pub fn route(
+        &self,
+        url: &Url,
+        context: &SelectContext<'_>,
+        learning: Option<bool>,
+    ) -> Result<Routed, RouteError> {
         let routed = self.route_uncounted(url, context, learning)?;
         self.recorder.count_decision(&routed.decision);
         Ok(routed)
@@ -180,19 +197,27 @@ mod tests {
 
     fn source(selector: &Selector, url: &str) -> (Mode, &'static str) {
         let url = Url::parse(url).unwrap();
-        let routed = selector.route(&url, &SelectContext::first_attempt(Timestamp::now()), None).unwrap();
+        let routed =
+            selector.route(&url, &SelectContext::first_attempt(Timestamp::now()), None).unwrap();
         (routed.arm, routed.decision.selected().unwrap().source.name())
     }
 
     fn fallback() -> Fallback {
-        Fallback { at: Timestamp::now(), from: Mode::Split, split_share: 0.5, reason: "worse".to_owned() }
+        Fallback {
+            at: Timestamp::now(),
+            from: Mode::Split,
+            split_share: 0.5,
+            reason: "worse".to_owned(),
+        }
     }
 
     #[test]
     fn the_mode_changes_from_one_decision_to_the_next_and_back() {
         let selector = Selector::builder().build().unwrap();
         assert_eq!(source(&selector, "http://a.org/"), (Mode::Learning, "probe"));
-        selector.set_router(Router { mode: Mode::Legacy, table: table(&["a.org"]), split_share: 0.5 }).unwrap();
+        selector
+            .set_router(Router { mode: Mode::Legacy, table: table(&["a.org"]), split_share: 0.5 })
+            .unwrap();
         assert_eq!(source(&selector, "http://a.org/"), (Mode::Legacy, "hard_coded"));
         assert!(!selector.is_only_learning());
         selector.set_mode(Mode::Learning).unwrap();
@@ -206,9 +231,15 @@ mod tests {
         assert_eq!(selector.set_mode(Mode::Split), Err(RouterError::NoTable { mode: Mode::Split }));
         let mut wrong = RouteTable::default();
         wrong.insert("a.org", "playwrite").unwrap();
-        let error = selector.set_router(Router { table: wrong, ..Router::default() }).unwrap_err().to_string();
+        let error = selector
+            .set_router(Router { table: wrong, ..Router::default() })
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("did you mean \"playwright\"?"), "{error}");
-        assert!(matches!(selector.set_split_share(f64::NAN), Err(RouterError::InvalidShare { .. })));
+        assert!(matches!(
+            selector.set_split_share(f64::NAN),
+            Err(RouterError::InvalidShare { .. })
+        ));
         assert_eq!(*selector.router(), Router::default());
     }
 
@@ -225,7 +256,11 @@ mod tests {
         );
         let routed = |text: &str| {
             selector
-                .route(&Url::parse(text).unwrap(), &SelectContext::first_attempt(Timestamp::now()), None)
+                .route(
+                    &Url::parse(text).unwrap(),
+                    &SelectContext::first_attempt(Timestamp::now()),
+                    None,
+                )
                 .unwrap()
                 .shadow
         };
@@ -254,13 +289,19 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..2000 {
                         let (arm, source) = source(&selector, "http://a.org/");
-                        assert_eq!(arm == Mode::Legacy, source == "hard_coded", "arm and source must match");
+                        assert_eq!(
+                            arm == Mode::Legacy,
+                            source == "hard_coded",
+                            "arm and source must match"
+                        );
                     }
                 });
             }
             scope.spawn(|| {
                 for n in 0..500 {
-                    selector.set_mode([Mode::Learning, Mode::Legacy, Mode::Shadow, Mode::Split][n % 4]).unwrap();
+                    selector
+                        .set_mode([Mode::Learning, Mode::Legacy, Mode::Shadow, Mode::Split][n % 4])
+                        .unwrap();
                 }
             });
         });

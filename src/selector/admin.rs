@@ -1,9 +1,10 @@
-//! The operator's view of a selector: paused hosts, links at risk, ban rates, ending pauses early, and forgetting.
+//! The operator's view of a selector: paused hosts, links at risk, ban rates, ending pauses early,
+//! and forgetting.
 //!
 //! Nothing here decides, and no request goes through this file.
 //!
-//! Invariants: a replay of the log ends in the state that these functions leave, because the sink is notified under the
-//! lock that guards the change.
+//! Invariants: a replay of the log ends in the state that these functions leave, because the sink
+//! is notified under the lock that guards the change.
 
 use std::fmt;
 
@@ -89,8 +90,10 @@ impl fmt::Display for RiskReason {
 }
 
 impl Selector {
-    /// Returns how often the site of `domain` blocked within the last `days` whole UTC days, today included, at most
-    /// 90. The counts are kept next to the evidence, so this costs one look-up and reads no attempts. A domain that was
+    /// Returns how often the site of `domain` blocked within the last `days` whole UTC days, today
+    /// included, at most
+    /// 90. The counts are kept next to the evidence, so this costs one look-up and reads no
+    ///     attempts. A domain that was
     /// [evicted](Self::evicted_keys) starts again at zero.
     pub fn ban_rate(&self, domain: &str, days: u32) -> BanRate {
         self.ban_rate_at(domain, days, self.now())
@@ -101,8 +104,8 @@ impl Selector {
         self.learned.evidence.ban_rate(domain, days, now)
     }
 
-    /// Returns the time before which [`Selector::ban_rate`] misses attempts: these had been compacted before daily
-    /// counts existed. `None` if none are missing.
+    /// Returns the time before which [`Selector::ban_rate`] misses attempts: these had been
+    /// compacted before daily counts existed. `None` if none are missing.
     pub fn ban_rates_since(&self) -> Option<Timestamp> {
         self.learned.evidence.days_since()
     }
@@ -119,18 +122,24 @@ impl Selector {
         paused
     }
 
-    /// Returns the links whose last fetch failed or that are paused, sorted by name. All other links are in the default
-    /// state.
+    /// Returns the links whose last fetch failed or that are paused, sorted by name. All other
+    /// links are in the default state.
     pub fn links_at_risk(&self) -> Vec<LinkAtRisk> {
-        let mut links: Vec<LinkAtRisk> =
-            self.state.links.all().into_iter().map(|(link, state)| LinkAtRisk::new(link, state)).collect();
+        let mut links: Vec<LinkAtRisk> = self
+            .state
+            .links
+            .all()
+            .into_iter()
+            .map(|(link, state)| LinkAtRisk::new(link, state))
+            .collect();
         links.sort_by(|a, b| a.link.cmp(&b.link));
         links
     }
 
-    /// Ends the pause of a host now, and the hold of its pace. Afterwards it counts as never paused: the next block
-    /// starts with the shortest pause. The learned pace stays, and the first request goes out alone. Returns the end of
-    /// the pause that was lifted, or `None` if the host was not paused; then nothing changes. The sink is notified.
+    /// Ends the pause of a host now, and the hold of its pace. Afterwards it counts as never
+    /// paused: the next block starts with the shortest pause. The learned pace stays, and the first
+    /// request goes out alone. Returns the end of the pause that was lifted, or `None` if the host
+    /// was not paused; then nothing changes. The sink is notified.
     pub fn unpause_host(&self, domain: &str, now: Timestamp) -> Option<Timestamp> {
         let paused = self.host_pause(domain).filter(|until| *until > now);
         let paused = paused.max(self.pace.as_ref().and_then(|pace| pace.end_hold(domain, now)));
@@ -144,13 +153,15 @@ impl Selector {
         Some(until)
     }
 
-    /// Ends the pause of a link now, by the caller's name for it or by its URL in any spelling. The link stays at risk:
-    /// if it fails again, its pause is the next longer one. The pause of its host is unaffected. Returns the end of the
-    /// pause that was lifted, or `None` if the link was not paused; then nothing changes. The sink is notified.
+    /// Ends the pause of a link now, by the caller's name for it or by its URL in any spelling. The
+    /// link stays at risk: if it fails again, its pause is the next longer one. The pause of its
+    /// host is unaffected. Returns the end of the pause that was lifted, or `None` if the link was
+    /// not paused; then nothing changes. The sink is notified.
     pub fn unpause_link(&self, link: &str, now: Timestamp) -> Option<Timestamp> {
         let recorded = link_name(link);
         let mut names = [link, &*recorded].into_iter();
-        let (link, until) = names.find_map(|name| Some((name, self.state.links.get(name).pause_at(now)?)))?;
+        let (link, until) =
+            names.find_map(|name| Some((name, self.state.links.get(name).pause_at(now)?)))?;
         let release = |state: LinkState| LinkState { paused_until: None, ..state };
         self.state.links.change(link, release, |_| {
             if let Some(sink) = &self.sink {
@@ -160,10 +171,11 @@ impl Selector {
         Some(until)
     }
 
-    /// Drops everything known about a domain at once: its evidence with its paths and suffixes, the pause and pace of
-    /// its host, and the states of its links. A link whose name is not a URL has no known domain;
-    /// [`forget_link`](Self::forget_link) drops such links one by one. The part of its evidence that domains share goes
-    /// when a journal with a tombstone for it is loaded. Cost: linear in the links at risk.
+    /// Drops everything known about a domain at once: its evidence with its paths and suffixes, the
+    /// pause and pace of its host, and the states of its links. A link whose name is not a URL has
+    /// no known domain; [`forget_link`](Self::forget_link) drops such links one by one. The part of
+    /// its evidence that domains share goes when a journal with a tombstone for it is loaded. Cost:
+    /// linear in the links at risk.
     pub fn forget_domain(&self, domain: &str) {
         self.learned.evidence.forget_domain(domain);
         self.state.hosts.forget(domain);
@@ -173,13 +185,15 @@ impl Selector {
         }
     }
 
-    /// Drops the state of a link, and the states that other nodes reported for it, by the caller's name for it. Cost:
-    /// linear in the links and hosts at risk.
+    /// Drops the state of a link, and the states that other nodes reported for it, by the caller's
+    /// name for it. Cost: linear in the links and hosts at risk.
     pub fn forget_link(&self, link: &str) {
         let recorded = link_name(link);
         let is_it = |known: &str| known == link || *known == *recorded;
         let (name, recorded_name) = (self.state.links.name(link), self.state.links.name(&recorded));
-        self.state.links.forget(|known| is_it(known) || *known == *name || *known == *recorded_name);
+        self.state
+            .links
+            .forget(|known| is_it(known) || *known == *name || *known == *recorded_name);
         self.state.links.clear_remote(link);
         self.state.links.clear_remote(&recorded);
         self.state.hosts.forget_links(is_it);

@@ -1,7 +1,9 @@
-//! Evidence that was evicted, brought back into memory before a decision: the decision itself reads memory only.
+//! Evidence that was evicted, brought back into memory before a decision: the decision itself reads
+//! memory only.
 //!
-//! A visit does this by itself. It reads files on the thread that runs the visit: that takes some tens of microseconds at
-//! most for a host that left memory, less than another thread would take to do it and report.
+//! A visit does this by itself. It reads files on the thread that runs the visit: that takes some
+//! tens of microseconds at most for a host that left memory, less than another thread would take to
+//! do it and report.
 //!
 //! Must not know: where evicted evidence is kept.
 
@@ -13,8 +15,8 @@ use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::heuristic::url::UrlFeatures;
 
 impl Selector {
-    /// Brings back the evicted evidence that a decision about `url` reads. `known` are the heuristics that the caller
-    /// gives. Without evicted evidence that is kept it does nothing.
+    /// Brings back the evicted evidence that a decision about `url` reads. `known` are the
+    /// heuristics that the caller gives. Without evicted evidence that is kept it does nothing.
     pub(crate) fn bring_back(&self, url: &Url, known: &[Heuristic]) {
         let evidence = &self.learned.evidence;
         if !evidence.keeps_evicted() {

@@ -52,7 +52,8 @@ pub struct SelectorBuilder {
 /// The paces that visits keep.
 #[derive(Default)]
 enum PaceChoice {
-    /// Learned ones, with default settings. They are made with the selector: a builder that is given others makes none.
+    /// Learned ones, with default settings. They are made with the selector: a builder that is
+    /// given others makes none.
     #[default]
     Default,
     Given(Box<Pace>),
@@ -128,32 +129,34 @@ impl SelectorBuilder {
         self
     }
 
-    /// Sets the hash of the query values in the names of links: the one of the journal that the selector is loaded from, if it
-    /// has one.
+    /// Sets the hash of the query values in the names of links: the one of the journal that the
+    /// selector is loaded from, if it has one.
     #[must_use]
     pub fn query_hash(mut self, hash: impl Into<Option<QueryHash>>) -> Self {
         self.query_hash = hash.into();
         self
     }
 
-    /// Limits memory: beyond this number of keys (domains, sites, suffixes ...) the least attempted ones are evicted.
-    /// `None`, the default, sets no limit. With a journal that the builder opens, or with `keep_evicted`, they go to
-    /// disk and come back when they are needed; otherwise they are forgotten.
+    /// Limits memory: beyond this number of keys (domains, sites, suffixes ...) the least attempted
+    /// ones are evicted. `None`, the default, sets no limit. With a journal that the builder opens,
+    /// or with `keep_evicted`, they go to disk and come back when they are needed; otherwise they
+    /// are forgotten.
     #[must_use]
     pub fn max_keys(mut self, keys: impl Into<Option<usize>>) -> Self {
         self.max_keys = keys.into().map(|keys| keys.max(1));
         self
     }
 
-    /// Sets which suffixes mean a file. Evidence about files and pages is separate. Evidence about a suffix that
-    /// changes sides stays where it is and fades.
+    /// Sets which suffixes mean a file. Evidence about files and pages is separate. Evidence about
+    /// a suffix that changes sides stays where it is and fades.
     #[must_use]
     pub fn file_suffixes(mut self, suffixes: FileSuffixes) -> Self {
         self.suffixes = suffixes;
         self
     }
 
-    /// Sets the time around which weights are stored. The default is now; a simulation sets its own.
+    /// Sets the time around which weights are stored. The default is now; a simulation sets its
+    /// own.
     #[must_use]
     pub fn around(mut self, at: Timestamp) -> Self {
         self.around = at;
@@ -210,8 +213,9 @@ impl SelectorBuilder {
         self
     }
 
-    /// Sets the clock that visits read. The default is the system clock. While a clock stands still, the pace of a host
-    /// admits one request: set the clock to the end of each wait, or build [`without_pace`](Self::without_pace).
+    /// Sets the clock that visits read. The default is the system clock. While a clock stands
+    /// still, the pace of a host admits one request: set the clock to the end of each wait, or
+    /// build [`without_pace`](Self::without_pace).
     #[must_use]
     pub fn clock(mut self, clock: Arc<Clock>) -> Self {
         self.clock = clock;
@@ -225,16 +229,17 @@ impl SelectorBuilder {
         self
     }
 
-    /// Sets what happens on hosts that block the fetchers that sign. Without such a fetcher it has no effect.
+    /// Sets what happens on hosts that block the fetchers that sign. Without such a fetcher it has
+    /// no effect.
     #[must_use]
     pub fn after_refusal(mut self, after_refusal: AfterRefusal) -> Self {
         self.after_refusal = after_refusal;
         self
     }
 
-    /// Replaces the pace of visits. By default, visits keep a learned pace for each host: at first two requests per
-    /// second, and from then on what the host's responses allow. [`PaceMode::Off`] is the same as
-    /// [`without_pace`](Self::without_pace).
+    /// Replaces the pace of visits. By default, visits keep a learned pace for each host: at first
+    /// two requests per second, and from then on what the host's responses allow. [`PaceMode::Off`]
+    /// is the same as [`without_pace`](Self::without_pace).
     #[must_use]
     pub fn pace(mut self, pace: Pace) -> Self {
         self.pace = match pace.settings().mode {
@@ -244,8 +249,8 @@ impl SelectorBuilder {
         self
     }
 
-    /// Turns the pace off: the requests of visits go out at once, and the caller keeps the hosts from being flooded. For
-    /// hosts of your own, for replays and for measurements.
+    /// Turns the pace off: the requests of visits go out at once, and the caller keeps the hosts
+    /// from being flooded. For hosts of your own, for replays and for measurements.
     ///
     /// ```
     /// use fetchwise::Selector;
@@ -260,10 +265,10 @@ impl SelectorBuilder {
         self
     }
 
-    /// Makes decisions reflect every attempt on every host at once. By default, a decision may use estimates of what all
-    /// hosts have in common from up to a minute ago, or from before their evidence grew by a sixty-fourth; that takes
-    /// fewer instructions. Evidence of the URL's site, domain and section always counts at once. For tests that compare
-    /// with exact figures.
+    /// Makes decisions reflect every attempt on every host at once. By default, a decision may use
+    /// estimates of what all hosts have in common from up to a minute ago, or from before their
+    /// evidence grew by a sixty-fourth; that takes fewer instructions. Evidence of the URL's site,
+    /// domain and section always counts at once. For tests that compare with exact figures.
     #[must_use]
     pub fn exact_estimates(mut self) -> Self {
         self.is_exact = true;
@@ -272,7 +277,10 @@ impl SelectorBuilder {
 
     /// Adds a function that opens what the selector needs once it is built.
     #[cfg(feature = "journal")]
-    pub(crate) fn opened_by(mut self, open: impl FnOnce(&mut Selector) -> Result<(), Error> + Send + 'static) -> Self {
+    pub(crate) fn opened_by(
+        mut self,
+        open: impl FnOnce(&mut Selector) -> Result<(), Error> + Send + 'static,
+    ) -> Self {
         self.open.push(Box::new(open));
         self
     }
@@ -280,8 +288,8 @@ impl SelectorBuilder {
     /// Builds the selector. Without a journal it starts without evidence.
     ///
     /// # Errors
-    /// [`Error`] names the invalid setting: a half-life out of range, a duplicate fetcher, more fetchers than can be
-    /// candidates, or a journal that cannot be opened.
+    /// [`Error`] names the invalid setting: a half-life out of range, a duplicate fetcher, more
+    /// fetchers than can be candidates, or a journal that cannot be opened.
     pub fn build(self) -> Result<Selector, Error> {
         let decay = Decay::new(self.half_life_days, self.around)?;
         let fetchers = match self.fetchers.is_empty() {
@@ -307,7 +315,10 @@ impl SelectorBuilder {
             visits: self.visits,
             active_router: ActiveRouter::new(self.router),
             clock: self.clock,
-            state: Arc::new(State { links: LinkBackoff::with_query_hash(self.query_hash), ..State::default() }),
+            state: Arc::new(State {
+                links: LinkBackoff::with_query_hash(self.query_hash),
+                ..State::default()
+            }),
             pace: match self.pace {
                 PaceChoice::Default => Some(Box::default()),
                 PaceChoice::Given(pace) => Some(pace),

@@ -1,7 +1,7 @@
 //! The border between the times in memory and the dates that outlive the process.
 //!
-//! Invariants: whatever is behind this border gets dates. A pause is kept with its length, however the clock is set
-//! later.
+//! Invariants: whatever is behind this border gets dates. A pause is kept with its length, however
+//! the clock is set later.
 //!
 //! Must not know: where the dates are kept.
 
@@ -39,7 +39,11 @@ impl<S: Sink + ?Sized> Sink for Dated<S> {
 
     fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
         let ahead_ms = self.clock.ahead_ms();
-        self.kept.host_pause(domain, until.map(|until| until.moved_by(ahead_ms)), at.moved_by(ahead_ms));
+        self.kept.host_pause(
+            domain,
+            until.map(|until| until.moved_by(ahead_ms)),
+            at.moved_by(ahead_ms),
+        );
     }
 
     fn released(&self, what: Released<'_>, at: Timestamp) {

@@ -2,7 +2,8 @@
 //!
 //! Owns: how the two arms are called.
 //!
-//! Must not know: which of them serves (the router's rule), and how learning decides (the selector's).
+//! Must not know: which of them serves (the router's rule), and how learning decides (the
+//! selector's).
 
 use url::Url;
 
@@ -13,7 +14,8 @@ use fetchwise_types::heuristic::url::UrlFeatures;
 use fetchwise_types::registry::FetcherId;
 
 impl Router {
-    /// Decides about a first attempt. `learning` is the link's own mode, which takes precedence over the router's.
+    /// Decides about a first attempt. `learning` is the link's own mode, which takes precedence
+    /// over the router's.
     ///
     /// # Errors
     /// [`RouteError`] if the URL cannot be fetched, or if the table should serve it and cannot.
@@ -47,19 +49,23 @@ impl Router {
             Decision::GiveUp | Decision::NoViableFetcher => false,
         };
         if settled || !serve_table {
-            let shadow = if ask_both && !settled { self.route(selector, domain).ok() } else { None };
+            let shadow =
+                if ask_both && !settled { self.route(selector, domain).ok() } else { None };
             let arm = if serve_table { Mode::Legacy } else { Mode::Learning };
             return Ok(Routed { decision: learned, arm, shadow });
         }
         let fetcher = self.route(selector, domain)?;
-        // Confidence and sample size are the evidence's view of the routed fetcher, whichever arm decided.
-        let Some(asked) =
-            selector.select_uncounted(url, &SelectContext { prefer: Some(fetcher), ..*context })?.selected()
+        // Confidence and sample size are the evidence's view of the routed fetcher, whichever arm
+        // decided.
+        let Some(asked) = selector
+            .select_uncounted(url, &SelectContext { prefer: Some(fetcher), ..*context })?
+            .selected()
         else {
             return Ok(Routed { decision: learned, arm: Mode::Legacy, shadow: None });
         };
         let selection = Selection { source: Source::HardCoded, rule: Rule::RouterTable, ..asked };
-        let shadow = if ask_both { learned.selected().map(|selection| selection.fetcher) } else { None };
+        let shadow =
+            if ask_both { learned.selected().map(|selection| selection.fetcher) } else { None };
         Ok(Routed { decision: Decision::Selected(selection), arm: Mode::Legacy, shadow })
     }
 
@@ -70,7 +76,10 @@ impl Router {
         selector
             .fetcher_id(fetcher)
             .filter(|id| selector.candidates().any(|(candidate, _)| candidate == *id))
-            .ok_or_else(|| RouteError::UnknownFetcher { domain: domain.to_owned(), fetcher: fetcher.to_owned() })
+            .ok_or_else(|| RouteError::UnknownFetcher {
+                domain: domain.to_owned(),
+                fetcher: fetcher.to_owned(),
+            })
     }
 }
 
@@ -99,9 +108,18 @@ mod tests {
 
     #[test]
     fn the_table_serves_legacy_and_only_legacy() {
-        assert_eq!(source(&decide(&router(Mode::Legacy), "http://www.example.com/a", None).unwrap()), "hard_coded");
-        assert_eq!(source(&decide(&router(Mode::Learning), "http://example.com/a", None).unwrap()), "probe");
-        assert_eq!(source(&decide(&router(Mode::Legacy), "http://example.com/a", Some(true)).unwrap()), "probe");
+        assert_eq!(
+            source(&decide(&router(Mode::Legacy), "http://www.example.com/a", None).unwrap()),
+            "hard_coded"
+        );
+        assert_eq!(
+            source(&decide(&router(Mode::Learning), "http://example.com/a", None).unwrap()),
+            "probe"
+        );
+        assert_eq!(
+            source(&decide(&router(Mode::Legacy), "http://example.com/a", Some(true)).unwrap()),
+            "probe"
+        );
         assert_eq!(
             source(&decide(&router(Mode::Learning), "http://example.com/a", Some(false)).unwrap()),
             "hard_coded"
@@ -119,7 +137,8 @@ mod tests {
         let routed = decide(&router(Mode::Shadow), "http://video.example/watch", None).unwrap();
         assert_eq!((routed.arm, source(&routed)), (Mode::Legacy, "hard_coded"));
         assert!(
-            routed.shadow.is_some() && routed.shadow != routed.decision.selected().map(|selection| selection.fetcher)
+            routed.shadow.is_some()
+                && routed.shadow != routed.decision.selected().map(|selection| selection.fetcher)
         );
     }
 }

@@ -1,8 +1,9 @@
 //! The selector: it chooses a fetcher for each URL and learns from attempts.
 //!
-//! [`Selector::select`] is synchronous, takes no lock, makes no system call and allocates nothing. [`Selector::record`]
-//! updates memory and passes the attempt to a [`Sink`]. Time, link state and excluded fetchers are passed by value, so
-//! the same calls serve a live crawler, a replay and a simulation.
+//! [`Selector::select`] is synchronous, takes no lock, makes no system call and allocates nothing.
+//! [`Selector::record`] updates memory and passes the attempt to a [`Sink`]. Time, link state and
+//! excluded fetchers are passed by value, so the same calls serve a live crawler, a replay and a
+//! simulation.
 //!
 //! Owns: the decision and its label, and the hand-over of attempts to evidence, policy and sink.
 //!
@@ -21,7 +22,9 @@ use crate::error::Error;
 use crate::evidence::{Breaker, Entry, Guard, Learned, ShownSignals, Weights, day_of};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{Policy, View};
-use crate::score::estimate::{Candidates, HeuristicSources, Local, LocalKeys, NoTrace, ScoreBasis, Trace, Walk};
+use crate::score::estimate::{
+    Candidates, HeuristicSources, Local, LocalKeys, NoTrace, ScoreBasis, Trace, Walk,
+};
 use crate::score::general_cache::GeneralCache;
 use crate::score::importance::Importances;
 use crate::score::priors::Priors;
@@ -54,7 +57,8 @@ mod sink;
 mod vendor_outlook;
 
 pub use crate::explain::{
-    CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalFetcher, HostSignalView, MeasuredCost,
+    CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalFetcher, HostSignalView,
+    MeasuredCost,
 };
 pub use crate::score::priors::{PortablePrior, Prior};
 pub(crate) use active_router::ActiveRouter;
@@ -78,10 +82,11 @@ pub struct SelectContext<'k> {
     pub attempts: u32,
     /// The fetcher that the caller prefers.
     pub prefer: Option<FetcherId>,
-    /// This URL is the one trial of a host whose pause has ended, so the host's pause does not apply to it.
+    /// This URL is the one trial of a host whose pause has ended, so the host's pause does not
+    /// apply to it.
     pub host_trial: bool,
-    /// Heuristics that the caller knows besides the URL, such as `(video_platform, vimeo)`. They count like those that
-    /// the URL shows. See [`Heuristic::of_caller`].
+    /// Heuristics that the caller knows besides the URL, such as `(video_platform, vimeo)`. They
+    /// count like those that the URL shows. See [`Heuristic::of_caller`].
     pub heuristics: &'k [Heuristic],
 }
 
@@ -102,16 +107,19 @@ pub struct VisitSettings {
     pub probe_deadline: Duration,
     /// Maximum number of redirects, including those written in HTML.
     pub max_redirects: u32,
-    /// Maximum number of retries of a transient failure with the same fetcher; they do not count as attempts.
+    /// Maximum number of retries of a transient failure with the same fetcher; they do not count as
+    /// attempts.
     pub max_retries: u32,
     /// Number of timeouts, of all fetchers together, after which the visit ends.
     pub max_timeouts: u32,
-    /// Maximum number of retries while this machine is at its limits. Then the visit ends as a local fault.
+    /// Maximum number of retries while this machine is at its limits. Then the visit ends as a
+    /// local fault.
     pub max_local_faults: u32,
     /// Whether another fetcher is tried after a block; if not, a block ends the visit at once.
     pub escalate_after_block: bool,
-    /// Longest wait for the pace of a host. A visit that would have to wait longer ends as paused, or with the failure
-    /// that it has. The default is two minutes. A pipeline has a separate limit (`wait_at_most`), which takes precedence.
+    /// Longest wait for the pace of a host. A visit that would have to wait longer ends as paused,
+    /// or with the failure that it has. The default is two minutes. A pipeline has a separate limit
+    /// (`wait_at_most`), which takes precedence.
     pub max_pace_wait: Duration,
 }
 
@@ -150,16 +158,18 @@ pub(crate) enum HostRisk {
 ///
 /// The methods are spread over the files of this module:
 ///
-/// - `mod.rs`: [`select`](Self::select), [`select_many`](Self::select_many), [`record`](Self::record), [`observe`](Self::observe) and read access
+/// - `mod.rs`: [`select`](Self::select), [`select_many`](Self::select_many),
+///   [`record`](Self::record), [`observe`](Self::observe) and read access
 /// - `builder.rs`: [`builder`](Self::builder) and its options
-/// - `active_router.rs`: [`route`](Self::route), the mode, the table and the fallback; `route.rs` has
-///   [`Router::decide`](crate::router::Router::decide)
+/// - `active_router.rs`: [`route`](Self::route), the mode, the table and the fallback; `route.rs`
+///   has [`Router::decide`](crate::router::Router::decide)
 /// - `explain.rs`: [`explain`](Self::explain); `vendor_outlook.rs`: fetchers behind the same vendor
 /// - `pauses.rs`: pauses of hosts, half-open trials of fetchers, and pauses that other nodes report
 /// - `admin.rs`: the operator's view: paused hosts, links at risk, ban rates, and forgetting
 /// - `signed_arms.rs`: hosts that refuse the fetchers that sign, and registrations at vendors
 /// - `crate::evidence::Learned`: evidence of other processes; `crate::journal`: evidence of a log
-/// - `crate::visit`: [`visit`](Self::visit), and `remote_attempts.rs` there: attempts of other processes
+/// - `crate::visit`: [`visit`](Self::visit), and `remote_attempts.rs` there: attempts of other
+///   processes
 ///
 /// ```
 /// use fetchwise::attempt::Attempt;
@@ -205,7 +215,8 @@ type OnClose = Box<dyn FnOnce() -> Result<(), Error> + Send + Sync>;
 
 impl fmt::Debug for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fetchers: Vec<&str> = self.learned.registry.candidates().map(|(_, spec)| &*spec.name).collect();
+        let fetchers: Vec<&str> =
+            self.learned.registry.candidates().map(|(_, spec)| &*spec.name).collect();
         f.debug_struct("Selector")
             .field("fetchers", &fetchers)
             .field("policy", &self.policy.name())
@@ -215,12 +226,13 @@ impl fmt::Debug for Selector {
 }
 
 impl Selector {
-    /// The number of URLs whose evidence [`Selector::select_many`] requests at once, and the best number for
-    /// [`Selector::prefetch`]. Each takes some six cache lines, so those of 16 fit into the nearest cache together with
-    /// what all decisions read.
+    /// The number of URLs whose evidence [`Selector::select_many`] requests at once, and the best
+    /// number for [`Selector::prefetch`]. Each takes some six cache lines, so those of 16 fit into
+    /// the nearest cache together with what all decisions read.
     pub const PREFETCHED: usize = 16;
 
-    /// Decides about `url`. Takes no lock, makes no system call, allocates nothing; takes about a microsecond.
+    /// Decides about `url`. Takes no lock, makes no system call, allocates nothing; takes about a
+    /// microsecond.
     ///
     /// # Errors
     /// [`UrlError`] if the URL cannot be fetched.
@@ -230,13 +242,13 @@ impl Selector {
         Ok(decision)
     }
 
-    /// Decides about many URLs as [`Selector::select`] does about one, and appends the decisions to `out` in the same
-    /// order.
+    /// Decides about many URLs as [`Selector::select`] does about one, and appends the decisions to
+    /// `out` in the same order.
     ///
-    /// With many domains their evidence is in no cache of the processor, and a decision spends half its time waiting for
-    /// memory. Here the evidence of 16 URLs is requested before the first of them is decided, so that these waits
-    /// overlap. Allocates nothing if `out` has room. All URLs have one context; call [`Selector::prefetch`] before
-    /// decisions with different ones.
+    /// With many domains their evidence is in no cache of the processor, and a decision spends half
+    /// its time waiting for memory. Here the evidence of 16 URLs is requested before the first of
+    /// them is decided, so that these waits overlap. Allocates nothing if `out` has room. All URLs
+    /// have one context; call [`Selector::prefetch`] before decisions with different ones.
     ///
     /// ```
     /// use fetchwise::selector::{SelectContext, Selector};
@@ -250,21 +262,35 @@ impl Selector {
     /// let first = decisions[0].as_ref().unwrap().selected().unwrap();
     /// assert_eq!(selector.fetcher_name(first.fetcher), "direct_access");
     /// ```
-    pub fn select_many(&self, urls: &[Url], context: &SelectContext<'_>, out: &mut Vec<Result<Decision, UrlError>>) {
+    pub fn select_many(
+        &self,
+        urls: &[Url],
+        context: &SelectContext<'_>,
+        out: &mut Vec<Result<Decision, UrlError>>,
+    ) {
         out.reserve(urls.len());
         let guard = self.learned.evidence.guard();
         for urls in urls.chunks(Self::PREFETCHED) {
-            // Three passes: the look-ups of all URLs follow each other closely, so that the processor overlaps them.
+            // Three passes: the look-ups of all URLs follow each other closely, so that the
+            // processor overlaps them.
             let keyed = |features| (features, LocalKeys::of(&features));
             let read: ArrayVec<_, { Self::PREFETCHED }> =
                 urls.iter().map(|url| UrlFeatures::extract(url).map(keyed)).collect();
-            let find = |(features, keys)| (features, Local::find(&self.learned.evidence, keys, &guard));
-            let found: ArrayVec<_, { Self::PREFETCHED }> = read.into_iter().map(|read| read.map(find)).collect();
+            let find =
+                |(features, keys)| (features, Local::find(&self.learned.evidence, keys, &guard));
+            let found: ArrayVec<_, { Self::PREFETCHED }> =
+                read.into_iter().map(|read| read.map(find)).collect();
             for (url, found) in urls.iter().zip(found) {
                 out.push(found.map(|(features, local)| {
                     let (mut candidates, mut seen) = (Candidates::new(), HostRisk::Quiet);
                     let input = DecisionInput { url, features: &features, context };
-                    let decision = self.decide_with(input, (&guard, local), &mut candidates, &mut NoTrace, &mut seen);
+                    let decision = self.decide_with(
+                        input,
+                        (&guard, local),
+                        &mut candidates,
+                        &mut NoTrace,
+                        &mut seen,
+                    );
                     self.recorder.count_decision(&decision);
                     decision
                 }));
@@ -272,13 +298,14 @@ impl Selector {
         }
     }
 
-    /// Requests the evidence about the domains of some URLs from memory, so that decisions about them, one after the
-    /// other, wait less. Call it with up to [`Selector::PREFETCHED`] URLs right before these decisions; more evict each
-    /// other from the processor's nearest cache.
+    /// Requests the evidence about the domains of some URLs from memory, so that decisions about
+    /// them, one after the other, wait less. Call it with up to [`Selector::PREFETCHED`] URLs right
+    /// before these decisions; more evict each other from the processor's nearest cache.
     ///
-    /// Evidence that [`max_keys`](SelectorBuilder::max_keys) moved to disk is read back into memory first, because
-    /// [`Selector::select`] does not read files. That may block for some tens of microseconds for each URL. A
-    /// [visit](Selector::visit) does this by itself. Without such evidence it changes no decision.
+    /// Evidence that [`max_keys`](SelectorBuilder::max_keys) moved to disk is read back into memory
+    /// first, because [`Selector::select`] does not read files. That may block for some tens of
+    /// microseconds for each URL. A [visit](Selector::visit) does this by itself. Without such
+    /// evidence it changes no decision.
     pub fn prefetch<'u>(&self, urls: impl IntoIterator<Item = &'u Url>) {
         let (guard, mut urls) = (self.learned.evidence.guard(), urls.into_iter().peekable());
         while urls.peek().is_some() {
@@ -286,21 +313,30 @@ impl Selector {
                 self.bring_back(url, &[]);
                 UrlFeatures::extract(url).ok()
             });
-            let keys: ArrayVec<_, { Self::PREFETCHED }> = features.map(|features| LocalKeys::of(&features)).collect();
+            let keys: ArrayVec<_, { Self::PREFETCHED }> =
+                features.map(|features| LocalKeys::of(&features)).collect();
             keys.iter().for_each(|keys| _ = Local::find(&self.learned.evidence, *keys, &guard));
         }
     }
 
     /// Decides as [`Selector::select`] does, as a part of a decision that is counted as a whole.
     #[inline]
-    pub(crate) fn select_uncounted(&self, url: &Url, context: &SelectContext<'_>) -> Result<Decision, UrlError> {
+    pub(crate) fn select_uncounted(
+        &self,
+        url: &Url,
+        context: &SelectContext<'_>,
+    ) -> Result<Decision, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
-        Ok(self.decide(DecisionInput { url, features: &features, context }, &mut candidates, &mut NoTrace))
+        Ok(self.decide(
+            DecisionInput { url, features: &features, context },
+            &mut candidates,
+            &mut NoTrace,
+        ))
     }
 
-    /// Decides as [`Selector::select`] does, and returns whether anything was ever paused or blocked on the host. If
-    /// not, a visit has nothing to claim.
+    /// Decides as [`Selector::select`] does, and returns whether anything was ever paused or
+    /// blocked on the host. If not, a visit has nothing to claim.
     pub(crate) fn select_with_host_risk(
         &self,
         url: &Url,
@@ -314,8 +350,9 @@ impl Selector {
         Ok((decision, seen))
     }
 
-    /// Records an attempt: in memory first, then in the sink. An attempt has the date at which it was made, and `now`
-    /// is the time ([`time`](fetchwise_types::time) explains both). A date in the future becomes the present one.
+    /// Records an attempt: in memory first, then in the sink. An attempt has the date at which it
+    /// was made, and `now` is the time ([`time`](fetchwise_types::time) explains both). A date in
+    /// the future becomes the present one.
     ///
     /// # Errors
     /// [`SinkError`] if the attempt will not survive the process; it is in memory anyway.
@@ -354,9 +391,10 @@ impl Selector {
         Ok(())
     }
 
-    /// Adds the tags that depend on what the selector knows so far: the signals of the attempt's host, whether its site
-    /// has used up its quota, and whether the site has delivered before. [`Selector::record`] does this. A program that appends attempts to a journal by
-    /// itself calls it before, and [`Selector::observe`] after.
+    /// Adds the tags that depend on what the selector knows so far: the signals of the attempt's
+    /// host, whether its site has used up its quota, and whether the site has delivered before.
+    /// [`Selector::record`] does this. A program that appends attempts to a journal by itself calls
+    /// it before, and [`Selector::observe`] after.
     pub fn tag(&self, attempt: &mut Attempt) {
         let date = attempt.attempted_at;
         attempt.attempted_at = self.clock.time_of(date);
@@ -366,7 +404,9 @@ impl Selector {
 
     fn tag_with_known(&self, attempt: &mut Attempt, known: &[Heuristic]) {
         self.tag_host_signals(attempt, known);
-        let is_carried = |tag: &Tag| matches!(&*tag.heuristic.kind, SITE_SATURATED | SITE_UNPROVEN | SITE_PROVEN);
+        let is_carried = |tag: &Tag| {
+            matches!(&*tag.heuristic.kind, SITE_SATURATED | SITE_UNPROVEN | SITE_PROVEN)
+        };
         if attempt.heuristics.iter().any(is_carried) {
             return;
         }
@@ -377,8 +417,8 @@ impl Selector {
         attempt.heuristics.extend(tags.into_iter().map(Tag::from));
     }
 
-    /// Tags an attempt with the signals that its host showed before and that it shows from now on, unless it has such
-    /// tags already.
+    /// Tags an attempt with the signals that its host showed before and that it shows from now on,
+    /// unless it has such tags already.
     fn tag_host_signals(&self, attempt: &mut Attempt, known: &[Heuristic]) {
         let is_carried = |tag: &Tag| matches!(&*tag.heuristic.kind, HOST_SHOWED | HOST_SHOWS);
         if self.settings.host_signal_weight <= 0.0 || attempt.heuristics.iter().any(is_carried) {
@@ -386,11 +426,16 @@ impl Selector {
         }
         let own = match self.extractors.is_empty() {
             true => Vec::new(),
-            false => Url::parse(&attempt.url).ok().and_then(|url| self.heuristics(&url).ok()).unwrap_or_default(),
+            false => Url::parse(&attempt.url)
+                .ok()
+                .and_then(|url| self.heuristics(&url).ok())
+                .unwrap_or_default(),
         };
-        let is_of_url =
-            |heuristic: &Heuristic| is_of_url(&heuristic.kind) || own.contains(heuristic) || known.contains(heuristic);
-        let carried = self.learned.evidence.signal_heuristics(attempt, &self.learned.registry, is_of_url);
+        let is_of_url = |heuristic: &Heuristic| {
+            is_of_url(&heuristic.kind) || own.contains(heuristic) || known.contains(heuristic)
+        };
+        let carried =
+            self.learned.evidence.signal_heuristics(attempt, &self.learned.registry, is_of_url);
         attempt.heuristics.extend(carried.into_iter().map(Tag::from));
     }
 
@@ -421,11 +466,12 @@ impl Selector {
         self.sink = Some(Box::new(Dated::new(sink, Arc::clone(&self.clock))));
     }
 
-    /// Ends the session: writes what is left, with the learned paces of hosts, and closes the journal that the builder
-    /// opened. Dropping a selector does the same, and hides an error. A sink of your own stays open; this writes the
-    /// paces into their store, if they have one.
+    /// Ends the session: writes what is left, with the learned paces of hosts, and closes the
+    /// journal that the builder opened. Dropping a selector does the same, and hides an error. A
+    /// sink of your own stays open; this writes the paces into their store, if they have one.
     ///
-    /// A selector that tasks share is closed by the last of them: `Arc::into_inner(selector).map(Selector::close)`.
+    /// A selector that tasks share is closed by the last of them:
+    /// `Arc::into_inner(selector).map(Selector::close)`.
     ///
     /// # Errors
     /// [`Error::Journal`] if something that was recorded may not outlive the process.
@@ -457,7 +503,10 @@ impl Selector {
 
     /// Sets what closes the store that the selector has opened.
     #[cfg(feature = "journal")]
-    pub(crate) fn set_on_close(&mut self, close: impl FnOnce() -> Result<(), Error> + Send + Sync + 'static) {
+    pub(crate) fn set_on_close(
+        &mut self,
+        close: impl FnOnce() -> Result<(), Error> + Send + Sync + 'static,
+    ) {
         self.on_close = Some(Box::new(close));
     }
 
@@ -468,7 +517,9 @@ impl Selector {
     pub fn heuristics(&self, url: &Url) -> Result<Vec<Heuristic>, UrlError> {
         let mut out = UrlFeatures::extract(url)?.heuristics();
         for extractor in &self.extractors {
-            extractor.extract(url, &mut |kind, value| out.push(Heuristic::new(kind.to_owned(), value.to_owned())));
+            extractor.extract(url, &mut |kind, value| {
+                out.push(Heuristic::new(kind.to_owned(), value.to_owned()))
+            });
         }
         Ok(out)
     }
@@ -488,7 +539,8 @@ impl Selector {
         &self.clock
     }
 
-    /// Returns the paces of hosts that visits keep; `None` if the selector was built without. Decisions do not read them.
+    /// Returns the paces of hosts that visits keep; `None` if the selector was built without.
+    /// Decisions do not read them.
     pub fn pace(&self) -> Option<&Pace> {
         self.pace.as_deref()
     }
@@ -500,7 +552,8 @@ impl Selector {
         self.pace = self.pace.take().map(|pace| Box::new(pace.with_store(keeper)));
     }
 
-    /// Returns what the selector has learned, for a log that restores it and for processes that exchange it.
+    /// Returns what the selector has learned, for a log that restores it and for processes that
+    /// exchange it.
     #[doc(hidden)]
     pub fn learned(&self) -> &Learned {
         &self.learned
@@ -524,8 +577,8 @@ impl Selector {
         self.sink.as_deref()
     }
 
-    /// Returns the state of a link, as visits left it. `link` is the caller's name for it. By default that is its URL
-    /// without user info and fragment.
+    /// Returns the state of a link, as visits left it. `link` is the caller's name for it. By
+    /// default that is its URL without user info and fragment.
     pub fn link_state(&self, link: &str) -> LinkState {
         self.state.links.get(link)
     }
@@ -535,7 +588,8 @@ impl Selector {
         self.state.links.restore(links);
     }
 
-    /// Adds the number of pauses in a row of each host, as the caller kept them. A journal restores its own.
+    /// Adds the number of pauses in a row of each host, as the caller kept them. A journal restores
+    /// its own.
     pub fn restore_host_levels(&self, levels: impl IntoIterator<Item = (String, u8)>) {
         self.state.hosts.restore(levels);
     }
@@ -550,7 +604,8 @@ impl Selector {
         self.learned.registry.spec(id)
     }
 
-    /// Returns the id of the fetcher called `name`, if this selector knows it. `simple_http` is `direct_access`.
+    /// Returns the id of the fetcher called `name`, if this selector knows it. `simple_http` is
+    /// `direct_access`.
     pub fn fetcher_id(&self, name: &str) -> Option<FetcherId> {
         self.learned.registry.find(name)
     }
@@ -565,9 +620,10 @@ impl Selector {
         self.learned.registry.candidates()
     }
 
-    /// Sets the cost of a request for each candidate while other threads decide: `cost` returns it in plain requests, and
-    /// whether it is measured; `None` leaves a candidate as it is. Returns whether any cost has changed. A decision sees
-    /// the old costs or the new ones, and what was learned stays.
+    /// Sets the cost of a request for each candidate while other threads decide: `cost` returns it
+    /// in plain requests, and whether it is measured; `None` leaves a candidate as it is. Returns
+    /// whether any cost has changed. A decision sees the old costs or the new ones, and what was
+    /// learned stays.
     ///
     /// ```
     /// use fetchwise::selector::Selector;
@@ -612,16 +668,22 @@ impl Selector {
         self.clamped.load(Ordering::Relaxed)
     }
 
-    /// Returns the exact weights of one heuristic and fetcher as of `now`, over pages or files, without priors.
-    pub fn weights(&self, heuristic: (&str, &str), kind: ContentKind, fetcher: &str, now: Timestamp) -> Weights {
-        self.learned
-            .registry
-            .find(fetcher)
-            .map_or_else(Weights::default, |id| self.learned.evidence.weights(heuristic, kind, id, now))
+    /// Returns the exact weights of one heuristic and fetcher as of `now`, over pages or files,
+    /// without priors.
+    pub fn weights(
+        &self,
+        heuristic: (&str, &str),
+        kind: ContentKind,
+        fetcher: &str,
+        now: Timestamp,
+    ) -> Weights {
+        self.learned.registry.find(fetcher).map_or_else(Weights::default, |id| {
+            self.learned.evidence.weights(heuristic, kind, id, now)
+        })
     }
 
-    /// Sets the importance, from 0 to 1, that analytics found for a heuristic, or for a whole type if `value` is
-    /// `None`. [`Settings::importance`] decides whether it has an effect.
+    /// Sets the importance, from 0 to 1, that analytics found for a heuristic, or for a whole type
+    /// if `value` is `None`. [`Settings::importance`] decides whether it has an effect.
     pub fn set_importance(&self, kind: &str, value: Option<&str>, importance: f64) {
         self.importances.set(kind, value, importance);
     }
@@ -680,15 +742,26 @@ impl Selector {
         let walk = Walk::new(self.basis(), guard, features, context.now)
             .with_cache(&self.general)
             .with_twins(self.learned.registry.twins());
-        let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
+        let sources =
+            HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
         walk.run(candidates, sources, context.hint, Some(local), trace);
         if let Some(preferred) = context.prefer.and_then(|id| candidates.get(id.index())) {
-            return Decision::Selected(selection(preferred, Source::Requested, Rule::Requested, 1.0));
+            return Decision::Selected(selection(
+                preferred,
+                Source::Requested,
+                Rule::Requested,
+                1.0,
+            ));
         }
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
         let behind_vendor = context.attempts == 0
-            && local.host_signals.has_vendor_evidence(candidates, walk.kind, walk.down, &self.priors);
+            && local.host_signals.has_vendor_evidence(
+                candidates,
+                walk.kind,
+                walk.down,
+                &self.priors,
+            );
         self.choose(url, candidates, &self.settings, (domain_attempts, behind_vendor), context)
     }
 
@@ -746,7 +819,8 @@ impl Selector {
         let standing = self.standing(domain, signals, context.now);
         let probe = self.learned.registry.probe();
         for (id, spec) in self.learned.registry.candidates() {
-            let open = with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), context.now));
+            let open =
+                with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), context.now));
             candidates.push(Scored {
                 tried: context.excluded.contains(id)
                     || !standing.is_open() && standing.leaves_out(spec, id, domain, context.now),

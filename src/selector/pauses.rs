@@ -29,8 +29,8 @@ pub(crate) enum BreakerTrial {
 }
 
 impl Selector {
-    /// Returns the end of the last pause of the host of `domain`, if it ever was paused. It reads a file if the evidence of
-    /// the host has left memory.
+    /// Returns the end of the last pause of the host of `domain`, if it ever was paused. It reads a
+    /// file if the evidence of the host has left memory.
     pub fn host_pause(&self, domain: &str) -> Option<Timestamp> {
         let guard = self.learned.evidence.guard();
         self.learned.evidence.known(Key::domain(domain), &guard)?.paused_until()
@@ -39,12 +39,16 @@ impl Selector {
     /// Pauses the host of `domain`, or lifts its pause.
     pub fn set_host_pause(&self, domain: &str, until: Option<Timestamp>) {
         let guard = self.learned.evidence.guard();
-        // Dated at the beginning of time, so that no host that is or was paused is evicted for this one.
-        self.learned.evidence.entry_or_new(Key::domain(domain), Timestamp::default(), &guard).set_paused_until(until);
+        // Dated at the beginning of time, so that no host that is or was paused is evicted for this
+        // one.
+        self.learned
+            .evidence
+            .entry_or_new(Key::domain(domain), Timestamp::default(), &guard)
+            .set_paused_until(until);
     }
 
-    /// Takes the one trial request of a host whose pause has ended: for all others it is paused until `next`. Returns
-    /// `true` to one caller only.
+    /// Takes the one trial request of a host whose pause has ended: for all others it is paused
+    /// until `next`. Returns `true` to one caller only.
     pub fn claim_host_trial(&self, domain: &str, ended: Timestamp, next: Timestamp) -> bool {
         let guard = self.learned.evidence.guard();
         self.learned
@@ -53,17 +57,25 @@ impl Selector {
             .is_some_and(|entry| entry.swap_paused_until(ended, next))
     }
 
-    /// Sets the coordinator of the processes that share this one's address. From now on it receives pauses, and gives
-    /// permission before a host is tried out. Returns `false`, and changes nothing, if one is set already.
+    /// Sets the coordinator of the processes that share this one's address. From now on it receives
+    /// pauses, and gives permission before a host is tried out. Returns `false`, and changes
+    /// nothing, if one is set already.
     pub fn set_pause_coordinator(&self, pause_coordinator: Arc<dyn PauseCoordinator>) -> bool {
         self.state.pause_coordinator.set(pause_coordinator).is_ok()
     }
 
-    /// Counts a block that another node met on a link of the host at `at`; `link` is the hash of the link. It counts
-    /// like a block of this process:
-    /// [`BackoffSettings::host_block_threshold`](crate::backoff::BackoffSettings::host_block_threshold) links pause the
-    /// host. A block that is older than the window is ignored. Returns the end of the pause if this set one.
-    pub fn observe_remote_block(&self, domain: &str, link: u64, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    /// Counts a block that another node met on a link of the host at `at`; `link` is the hash of
+    /// the link. It counts like a block of this process:
+    /// [`BackoffSettings::host_block_threshold`](crate::backoff::BackoffSettings::host_block_threshold)
+    /// links pause the host. A block that is older than the window is ignored. Returns the end of
+    /// the pause if this set one.
+    pub fn observe_remote_block(
+        &self,
+        domain: &str,
+        link: u64,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         if now.since(at) > self.backoff.host_block_window {
             return None;
         }
@@ -76,16 +88,23 @@ impl Selector {
         })
     }
 
-    /// Sets the state that other nodes report for a link, by the xxh3-64 of its name; `None` removes it. Visits respect
-    /// the later pause of this state and of their own, and pauses grow from the greater risk. The caller bounds their
-    /// number: one takes some hundred bytes. Reading takes no lock, and is skipped while there are none.
+    /// Sets the state that other nodes report for a link, by the xxh3-64 of its name; `None`
+    /// removes it. Visits respect the later pause of this state and of their own, and pauses grow
+    /// from the greater risk. The caller bounds their number: one takes some hundred bytes. Reading
+    /// takes no lock, and is skipped while there are none.
     pub fn set_remote_link_state(&self, link: u64, state: Option<LinkState>) {
         self.state.links.set_remote(link, state);
     }
 
-    /// Announces a pause that has just begun: to the trace, the metrics, the sink and the processes that share the
-    /// address.
-    pub(crate) fn announce_pause(&self, domain: &str, until: Timestamp, cause: PauseCause, now: Timestamp) {
+    /// Announces a pause that has just begun: to the trace, the metrics, the sink and the processes
+    /// that share the address.
+    pub(crate) fn announce_pause(
+        &self,
+        domain: &str,
+        until: Timestamp,
+        cause: PauseCause,
+        now: Timestamp,
+    ) {
         trace::host_paused(domain, until);
         self.recorder().count_host_pause(cause);
         if let Some(sink) = self.sink() {
@@ -106,12 +125,19 @@ impl Selector {
     pub(crate) fn is_breaker_about_to_open(&self, domain: &str, fetcher: FetcherId) -> bool {
         let guard = self.learned.evidence.guard();
         let entry = self.learned.evidence.known(Key::domain(domain), &guard);
-        entry.is_some_and(|entry| entry.breaker(fetcher).blocks.saturating_add(1) >= self.backoff.breaker_blocks)
+        entry.is_some_and(|entry| {
+            entry.breaker(fetcher).blocks.saturating_add(1) >= self.backoff.breaker_blocks
+        })
     }
 
-    /// Claims the half-open trial of a fetcher whose breaker on `domain` had run out when the decision was made. One
-    /// caller may try whether the fetcher gets through again.
-    pub(crate) fn claim_breaker_trial(&self, domain: &str, fetcher: FetcherId, now: Timestamp) -> BreakerTrial {
+    /// Claims the half-open trial of a fetcher whose breaker on `domain` had run out when the
+    /// decision was made. One caller may try whether the fetcher gets through again.
+    pub(crate) fn claim_breaker_trial(
+        &self,
+        domain: &str,
+        fetcher: FetcherId,
+        now: Timestamp,
+    ) -> BreakerTrial {
         let guard = self.learned.evidence.guard();
         let Some(entry) = self.learned.evidence.entry_to_change(Key::domain(domain), &guard) else {
             return BreakerTrial::NotNeeded;
@@ -119,15 +145,24 @@ impl Selector {
         let seen = entry.breaker(fetcher);
         if seen.blocks < self.backoff.breaker_blocks {
             BreakerTrial::NotNeeded
-        } else if !self.is_open(seen, now) && entry.claim_breaker(fetcher, seen, Breaker { last: now, ..seen }) {
+        } else if !self.is_open(seen, now)
+            && entry.claim_breaker(fetcher, seen, Breaker { last: now, ..seen })
+        {
             BreakerTrial::Claimed { seen, at: now }
         } else {
             BreakerTrial::Taken
         }
     }
 
-    /// Returns a trial that was not used, unless an attempt of the fetcher was recorded here meanwhile.
-    pub(crate) fn return_breaker_trial(&self, domain: &str, fetcher: FetcherId, seen: Breaker, at: Timestamp) {
+    /// Returns a trial that was not used, unless an attempt of the fetcher was recorded here
+    /// meanwhile.
+    pub(crate) fn return_breaker_trial(
+        &self,
+        domain: &str,
+        fetcher: FetcherId,
+        seen: Breaker,
+        at: Timestamp,
+    ) {
         let guard = self.learned.evidence.guard();
         if let Some(entry) = self.learned.evidence.entry_to_change(Key::domain(domain), &guard) {
             entry.claim_breaker(fetcher, Breaker { last: at, ..seen }, seen);

@@ -1,7 +1,9 @@
 //! What a selector has learned that belongs to no host, for another crawler to start with.
 //!
-//! Invariants: the result has no host, no path and no heuristic of the caller. A signal counts if several hosts showed
-//! it. The rates over all hosts are not in it: they say more about the choice of hosts than about fetchers. Pseudo-attempts that the selector started with are not in it, so nothing grows by being passed on.
+//! Invariants: the result has no host, no path and no heuristic of the caller. A signal counts if
+//! several hosts showed it. The rates over all hosts are not in it: they say more about the choice
+//! of hosts than about fetchers. Pseudo-attempts that the selector started with are not in it, so
+//! nothing grows by being passed on.
 
 use super::Selector;
 use crate::evidence::{ANY_BLOCK, ANY_PAGE, Entry, Key};
@@ -25,12 +27,19 @@ const PAGE_SUFFIXES: [&str; 12] =
 const SIGNALS: [&str; 4] = ["block_", "waf_", "server_", "spa_framework="];
 
 impl Selector {
-    /// Returns what the selector has learned that belongs to no host: after each kind of failure, by suffix, by flag of the URL, and behind each vendor, framework and server. Cost: some hundred look-ups.
+    /// Returns what the selector has learned that belongs to no host: after each kind of failure,
+    /// by suffix, by flag of the URL, and behind each vendor, framework and server. Cost: some
+    /// hundred look-ups.
     pub fn portable_priors(&self, now: Timestamp) -> Vec<PortablePrior> {
         let mut found = Vec::new();
         let guard = self.learned.evidence.guard();
         for hint in Hint::ALL {
-            self.add_entry(&mut found, ("hint", hint.name()), self.learned.evidence.hint(*hint), now);
+            self.add_entry(
+                &mut found,
+                ("hint", hint.name()),
+                self.learned.evidence.hint(*hint),
+                now,
+            );
         }
         for (index, flag) in FLAGS.iter().enumerate() {
             self.add_entry(&mut found, (flag, "true"), self.learned.evidence.flag(index), now);
@@ -44,13 +53,25 @@ impl Selector {
         self.learned.evidence.each_signal_cell(|name, id, content, cell| {
             let weights = cell.read(down);
             if weights.hosts >= MIN_HOSTS && is_general(name) {
-                self.add(&mut found, (HOST_SHOWED, name), content, id, (weights.success, weights.total));
+                self.add(
+                    &mut found,
+                    (HOST_SHOWED, name),
+                    content,
+                    id,
+                    (weights.success, weights.total),
+                );
             }
         });
         found
     }
 
-    fn add_entry(&self, to: &mut Vec<PortablePrior>, heuristic: (&str, &str), entry: &Entry, now: Timestamp) {
+    fn add_entry(
+        &self,
+        to: &mut Vec<PortablePrior>,
+        heuristic: (&str, &str),
+        entry: &Entry,
+        now: Timestamp,
+    ) {
         let down = self.learned.evidence.decay().down(now);
         for content in [ContentKind::Page, ContentKind::File] {
             entry.each_shared_weights(
@@ -72,8 +93,11 @@ impl Selector {
         fetcher: FetcherId,
         (success, total): (f64, f64),
     ) {
-        let Some(spec) =
-            self.learned.registry.spec(fetcher).filter(|spec| is_name(&spec.name) && total >= MIN_ATTEMPTS)
+        let Some(spec) = self
+            .learned
+            .registry
+            .spec(fetcher)
+            .filter(|spec| is_name(&spec.name) && total >= MIN_ATTEMPTS)
         else {
             return;
         };
@@ -91,5 +115,6 @@ fn is_general(signal: &str) -> bool {
 
 /// Returns whether a name cannot be that of a host or of a path.
 fn is_name(text: &str) -> bool {
-    text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    text.len() <= 64
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }

@@ -1,6 +1,6 @@
-//! Property tests against naive models, under any order of events: breakers with their half-open trials, and link
-//! pauses with Retry-After. Concurrent claims are tested too. `state` has the property tests of hosts and single
-//! flight.
+//! Property tests against naive models, under any order of events: breakers with their half-open
+//! trials, and link pauses with Retry-After. Concurrent claims are tested too. `state` has the
+//! property tests of hosts and single flight.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,7 +28,10 @@ fn at(second: u64) -> Timestamp {
 
 fn selector() -> Selector {
     let builder = FETCHERS.iter().map(|name| fetchwise_types::registry::FetcherSpec::by_name(name));
-    builder.fold(Selector::builder().around(BEGIN), |builder, spec| builder.fetcher(spec)).build().unwrap()
+    builder
+        .fold(Selector::builder().around(BEGIN), |builder, spec| builder.fetcher(spec))
+        .build()
+        .unwrap()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +46,15 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let seconds = prop_oneof![Just(0u64), Just(599), Just(600), Just(601), Just(1200), 1..5000u64, Just(DAY_S)];
+    let seconds = prop_oneof![
+        Just(0u64),
+        Just(599),
+        Just(600),
+        Just(601),
+        Just(1200),
+        1..5000u64,
+        Just(DAY_S)
+    ];
     let fetcher = || 0..FETCHERS.len();
     prop_oneof![
         3 => seconds.prop_map(Event::Wait),
@@ -83,7 +94,8 @@ fn check_breakers(events: &[Event]) -> Result<(), TestCaseError> {
             Event::Wait(seconds) => now += seconds,
             Event::Blocked(fetcher) => {
                 end(fetcher, now, Some(ErrorKind::BlockedCaptcha));
-                model[fetcher] = Breaker { blocks: (model[fetcher].blocks + 1).min(255), last: now };
+                model[fetcher] =
+                    Breaker { blocks: (model[fetcher].blocks + 1).min(255), last: now };
             }
             Event::Delivered(fetcher) => {
                 end(fetcher, now, None);
@@ -92,8 +104,15 @@ fn check_breakers(events: &[Event]) -> Result<(), TestCaseError> {
             Event::Empty(fetcher) => end(fetcher, now, Some(ErrorKind::EmptyContent)),
             Event::Claim(fetcher) => {
                 let breaker = model[fetcher];
-                let claimed = selector.claim_breaker_trial(DOMAIN, ids[fetcher], at(now)) != BreakerTrial::Taken;
-                prop_assert_eq!(claimed, breaker.blocks < 3 || !breaker.is_open(now), "{:?} at {}", event, now);
+                let claimed = selector.claim_breaker_trial(DOMAIN, ids[fetcher], at(now))
+                    != BreakerTrial::Taken;
+                prop_assert_eq!(
+                    claimed,
+                    breaker.blocks < 3 || !breaker.is_open(now),
+                    "{:?} at {}",
+                    event,
+                    now
+                );
                 if claimed && breaker.blocks >= 3 {
                     // Until the trial ends it is open for all others.
                     model[fetcher].last = now;
@@ -133,8 +152,13 @@ fn end() -> impl Strategy<Value = End> {
         FetchEnd::Neutral,
         FetchEnd::Limited,
     ];
-    let asked = prop_oneof![2 => Just(None), 1 => (0..3 * DAY_S).prop_map(Some), 1 => Just(Some(u64::MAX))];
-    (prop::sample::select(ends), 0..20_000u64, asked).prop_map(|(end, wait_s, asked_s)| End { end, wait_s, asked_s })
+    let asked =
+        prop_oneof![2 => Just(None), 1 => (0..3 * DAY_S).prop_map(Some), 1 => Just(Some(u64::MAX))];
+    (prop::sample::select(ends), 0..20_000u64, asked).prop_map(|(end, wait_s, asked_s)| End {
+        end,
+        wait_s,
+        asked_s,
+    })
 }
 
 proptest! {
@@ -200,7 +224,9 @@ proptest! {
 fn httpdate_of(second: u64) -> String {
     let (days, of_day) = (second / DAY_S, second % DAY_S);
     let weekday = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"][(days % 7) as usize];
-    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let (mut year, mut left) = (1970, days);
     while left >= 365 + u64::from(is_leap(year)) {
         left -= 365 + u64::from(is_leap(year));
@@ -212,7 +238,8 @@ fn httpdate_of(second: u64) -> String {
         left -= lengths[month];
         month += 1;
     }
-    let name = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][month];
+    let name =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][month];
     let (hour, minute) = (of_day / 3600, of_day / 60 % 60);
     format!("{weekday}, {:02} {name} {year} {hour:02}:{minute:02}:{:02} GMT", left + 1, of_day % 60)
 }
@@ -225,7 +252,8 @@ fn one_of_several_threads_claims_a_breakers_trial() {
     let mut now = 0;
     for _ in 0..100 {
         for _ in 0..3 {
-            let attempt = Attempt::new(&url, "direct_access", at(now)).unwrap().failed(ErrorKind::Blocked403);
+            let attempt =
+                Attempt::new(&url, "direct_access", at(now)).unwrap().failed(ErrorKind::Blocked403);
             selector.record(attempt, at(now)).unwrap();
         }
         now += DAY_S;
@@ -248,12 +276,15 @@ fn an_unused_trial_is_returned() {
     let id = selector.fetcher_id("direct_access").unwrap();
     let url = Url::parse("https://e.org/").unwrap();
     let block = |now| {
-        let attempt = Attempt::new(&url, "direct_access", at(now)).unwrap().failed(ErrorKind::Blocked403);
+        let attempt =
+            Attempt::new(&url, "direct_access", at(now)).unwrap().failed(ErrorKind::Blocked403);
         selector.record(attempt, at(now)).unwrap();
     };
     (0..3).for_each(|_| block(0));
     let claim = |now| selector.claim_breaker_trial(DOMAIN, id, at(now));
-    let BreakerTrial::Claimed { seen, at: claimed } = claim(700) else { panic!("the breaker has run out") };
+    let BreakerTrial::Claimed { seen, at: claimed } = claim(700) else {
+        panic!("the breaker has run out")
+    };
     assert_eq!(claim(701), BreakerTrial::Taken);
     selector.return_breaker_trial(DOMAIN, id, seen, claimed);
     let BreakerTrial::Claimed { seen, at: claimed } = claim(702) else { panic!("it was returned") };
@@ -292,8 +323,9 @@ const PATHS: [&str; 8] = [
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8 * ProptestConfig::default().cases, ..ProptestConfig::default() })]
 
-    /// Regression: files of a new host were `learned` by their suffix, and fell back to a short probe at their fifth
-    /// success. The host's own five attempts took over then, at a confidence of one half.
+    /// Regression: files of a new host were `learned` by their suffix, and fell back to a short
+    /// probe at their fifth success. The host's own five attempts took over then, at a confidence
+    /// of one half.
     #[test]
     fn a_success_never_lowers_confidence_and_never_turns_learned_into_a_probe(
         history in prop::collection::vec(past(), 0..60),
@@ -359,12 +391,8 @@ const URLS: [&str; 6] = [
 fn change() -> impl Strategy<Value = Change> {
     let end = prop_oneof![3 => Just(None), 1 => Just(Some(ErrorKind::BlockedCaptcha)), 1 => Just(Some(ErrorKind::EmptyContent))];
     let times = prop_oneof![3 => 1..4_u32, 1 => 50..400_u32];
-    let record = (0..URLS.len(), 0..FETCHERS.len(), end, times).prop_map(|(url, fetcher, end, times)| Change::Record {
-        url,
-        fetcher,
-        end,
-        times,
-    });
+    let record = (0..URLS.len(), 0..FETCHERS.len(), end, times)
+        .prop_map(|(url, fetcher, end, times)| Change::Record { url, fetcher, end, times });
     let journal = prop_oneof![Just(Change::Retract), (0..URLS.len()).prop_map(Change::Merge)];
     prop_oneof![
         8 => record,
@@ -381,12 +409,20 @@ impl Trace for EachStep {
     fn step(&mut self, _: Step<'_>) {}
 }
 
-/// Returns the numbers of each candidate: general success, success, block, index, confidence, sample.
-fn numbers(selector: &Selector, url: &Url, context: &SelectContext<'_>, trace: &mut impl Trace) -> Vec<[f64; 6]> {
+/// Returns the numbers of each candidate: general success, success, block, index, confidence,
+/// sample.
+fn numbers(
+    selector: &Selector,
+    url: &Url,
+    context: &SelectContext<'_>,
+    trace: &mut impl Trace,
+) -> Vec<[f64; 6]> {
     let mut candidates = Candidates::new();
     let features = UrlFeatures::extract(url).unwrap();
     selector.decide(DecisionInput { url, features: &features, context }, &mut candidates, trace);
-    let of = |c: &Scored<'_>| [c.general_success, c.success, c.block, c.index, c.confidence(), c.sample_size()];
+    let of = |c: &Scored<'_>| {
+        [c.general_success, c.success, c.block, c.index, c.confidence(), c.sample_size()]
+    };
     candidates.iter().map(of).collect()
 }
 
@@ -406,7 +442,8 @@ fn check_kept_estimates(changes: &[Change]) -> Result<(), TestCaseError> {
                 Change::Forget(url) => selector.forget_domain(urls[*url].host_str().unwrap()),
                 Change::Record { url, fetcher, end, times } => {
                     let attempt = Attempt::new(&urls[*url], FETCHERS[*fetcher], at(now)).unwrap();
-                    let attempt = end.map_or(attempt.clone().delivered(), |kind| attempt.failed(kind));
+                    let attempt =
+                        end.map_or(attempt.clone().delivered(), |kind| attempt.failed(kind));
                     (0..*times).for_each(|_| selector.observe(&attempt));
                     last = Some(attempt);
                 }
@@ -417,7 +454,8 @@ fn check_kept_estimates(changes: &[Change]) -> Result<(), TestCaseError> {
                 }
                 Change::Merge(url) => {
                     let other = selector.learned.evidence.empty_like();
-                    let attempt = Attempt::new(&urls[*url], FETCHERS[0], at(now)).unwrap().delivered();
+                    let attempt =
+                        Attempt::new(&urls[*url], FETCHERS[0], at(now)).unwrap().delivered();
                     (0..30).for_each(|_| other.observe(&attempt, &selector.learned.registry));
                     selector.learned.evidence.merge(&other);
                 }
@@ -426,7 +464,9 @@ fn check_kept_estimates(changes: &[Change]) -> Result<(), TestCaseError> {
         if let Change::Wait(seconds) = change {
             now += seconds;
         }
-        for (url, hint) in urls.iter().flat_map(|url| [None, Some(Hint::Blocked)].map(|hint| (url, hint))) {
+        for (url, hint) in
+            urls.iter().flat_map(|url| [None, Some(Hint::Blocked)].map(|hint| (url, hint)))
+        {
             let context = SelectContext { hint, ..SelectContext::first_attempt(at(now)) };
             let taken = numbers(&exact, url, &context, &mut NoTrace);
             let afresh = numbers(&exact, url, &context, &mut EachStep);
@@ -435,7 +475,13 @@ fn check_kept_estimates(changes: &[Change]) -> Result<(), TestCaseError> {
             prop_assert_eq!(&again, &afresh, "an explanation keeps its estimates");
             for (kept, exact) in numbers(&kept, url, &context, &mut NoTrace).iter().zip(&afresh) {
                 let is_near = |place: usize| (kept[place] - exact[place]).abs() < 1.0 / 64.0;
-                prop_assert!((0..3).all(is_near), "{:?} instead of {:?} after {:?}", kept, exact, change);
+                prop_assert!(
+                    (0..3).all(is_near),
+                    "{:?} instead of {:?} after {:?}",
+                    kept,
+                    exact,
+                    change
+                );
             }
         }
     }

@@ -1,8 +1,10 @@
-//! Hosts that refuse the crawler's signature: whether fetchers that do not declare themselves may go on there.
+//! Hosts that refuse the crawler's signature: whether fetchers that do not declare themselves may
+//! go on there.
 //!
 //! Owns: the standing of a host, and which candidates it leaves out.
 //!
-//! Invariants: reads evidence only, without a lock. Without a candidate that signs nothing is left out.
+//! Invariants: reads evidence only, without a lock. Without a candidate that signs nothing is left
+//! out.
 
 use std::time::Duration;
 
@@ -46,7 +48,11 @@ pub enum AfterRefusal {
 }
 
 fn no_reaction(name: &str) -> UnknownName {
-    UnknownName::new("after_refusal", name, <AfterRefusal as strum::VariantNames>::VARIANTS.iter().copied())
+    UnknownName::new(
+        "after_refusal",
+        name,
+        <AfterRefusal as strum::VariantNames>::VARIANTS.iter().copied(),
+    )
 }
 
 /// How a host treats the fetchers that sign.
@@ -68,24 +74,38 @@ impl Standing {
 
     /// Returns whether a candidate may not be taken on the host of `entry`.
     #[cold]
-    pub(super) fn leaves_out(self, spec: &FetcherSpec, id: FetcherId, entry: Option<&Entry>, now: Timestamp) -> bool {
+    pub(super) fn leaves_out(
+        self,
+        spec: &FetcherSpec,
+        id: FetcherId,
+        entry: Option<&Entry>,
+        now: Timestamp,
+    ) -> bool {
         match self {
             Self::Open => false,
             Self::Doubtful => !spec.declared,
             // One try a day shows when the host changes its mind. An archive asks another host.
-            Self::Refused if spec.declared && spec.class != Class::Archive => entry.is_some_and(|entry| {
-                let breaker = entry.breaker(id);
-                breaker.blocks > 0 && now < breaker.last.saturating_add(TRY_AGAIN_AFTER)
-            }),
+            Self::Refused if spec.declared && spec.class != Class::Archive => {
+                entry.is_some_and(|entry| {
+                    let breaker = entry.breaker(id);
+                    breaker.blocks > 0 && now < breaker.last.saturating_add(TRY_AGAIN_AFTER)
+                })
+            }
             Self::Refused => !spec.declared,
         }
     }
 }
 
 impl Selector {
-    /// Returns how the host of `entry` treats the fetchers that sign. `signals` are those that it shows.
+    /// Returns how the host of `entry` treats the fetchers that sign. `signals` are those that it
+    /// shows.
     #[inline]
-    pub(super) fn standing(&self, entry: Option<&Entry>, signals: ShownSignals, now: Timestamp) -> Standing {
+    pub(super) fn standing(
+        &self,
+        entry: Option<&Entry>,
+        signals: ShownSignals,
+        now: Timestamp,
+    ) -> Standing {
         if self.learned.registry.signed().is_empty() || self.after_refusal != AfterRefusal::Leave {
             return Standing::Open;
         }
@@ -96,14 +116,21 @@ impl Selector {
     }
 
     #[cold]
-    fn standing_after_blocks(&self, entry: &Entry, signals: ShownSignals, now: Timestamp) -> Standing {
+    fn standing_after_blocks(
+        &self,
+        entry: &Entry,
+        signals: ShownSignals,
+        now: Timestamp,
+    ) -> Standing {
         let signed = self.learned.registry.signed();
-        let registered = self.learned.evidence.signals().registered_at(signals[0].map(|(id, _)| id));
+        let registered =
+            self.learned.evidence.signals().registered_at(signals[0].map(|(id, _)| id));
         let mut blocks = 0u32;
         for (id, _) in self.learned.registry.candidates().filter(|(id, _)| signed.contains(*id)) {
             let breaker = entry.breaker(id);
             // A block before the registration says nothing about requests since.
-            let is_recent = now < breaker.last.saturating_add(REMEMBERED) && breaker.last >= registered;
+            let is_recent =
+                now < breaker.last.saturating_add(REMEMBERED) && breaker.last >= registered;
             blocks += if is_recent { u32::from(breaker.blocks) } else { 0 };
         }
         if blocks == 0 {
@@ -140,8 +167,8 @@ impl Selector {
         self.standing(local.domain, signals, now) == Standing::Refused
     }
 
-    /// Returns the vendor that the newest blocks of the host of `url` named, such as `cloudflare`, as far as the evidence
-    /// tells. It takes a lock: no part of a decision.
+    /// Returns the vendor that the newest blocks of the host of `url` named, such as `cloudflare`,
+    /// as far as the evidence tells. It takes a lock: no part of a decision.
     pub fn block_vendor(&self, url: &Url) -> Option<Box<str>> {
         let features = UrlFeatures::extract(url).ok()?;
         self.bring_back(url, &[]);
@@ -152,8 +179,9 @@ impl Selector {
         name.strip_prefix(crate::evidence::VENDOR_PREFIX).map(Into::into)
     }
 
-    /// Takes note that the crawler was registered at a vendor, such as `cloudflare`. Earlier evidence of the fetchers
-    /// that sign is not read behind that vendor from then on. Call it before evidence is loaded, and when it happens.
+    /// Takes note that the crawler was registered at a vendor, such as `cloudflare`. Earlier
+    /// evidence of the fetchers that sign is not read behind that vendor from then on. Call it
+    /// before evidence is loaded, and when it happens.
     ///
     /// Returns false if there is no room for another vendor.
     pub fn register_at_vendor(&self, vendor: &str, at: Timestamp) -> bool {

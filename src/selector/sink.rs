@@ -6,8 +6,8 @@ use crate::backoff::LinkState;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::time::Timestamp;
 
-/// Receives recorded attempts: a journal, or a crawler's own database. It also receives what visits learn about links
-/// and hosts, if it overrides these methods.
+/// Receives recorded attempts: a journal, or a crawler's own database. It also receives what visits
+/// learn about links and hosts, if it overrides these methods.
 pub trait Sink: Send + Sync {
     /// Takes over an attempt. Must not block for long, and must not fail the crawler.
     ///
@@ -15,15 +15,16 @@ pub trait Sink: Send + Sync {
     /// [`SinkError`] says why the attempt will not survive the process; it is in memory anyway.
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError>;
 
-    /// Takes over a link's new state. `url` is the link's address. Called under a lock of that link; must not block for
-    /// long.
+    /// Takes over a link's new state. `url` is the link's address. Called under a lock of that
+    /// link; must not block for long.
     fn link_state(&self, _link: &str, _url: &str, _state: &LinkState, _at: Timestamp) {}
 
-    /// Takes over a host's pause, or its end. Called under a lock of that host; must not block for long.
+    /// Takes over a host's pause, or its end. Called under a lock of that host; must not block for
+    /// long.
     fn host_pause(&self, _domain: &str, _until: Option<Timestamp>, _at: Timestamp) {}
 
-    /// Takes over that an operator has ended a pause early. Called under a lock of that host or link; must not block
-    /// for long.
+    /// Takes over that an operator has ended a pause early. Called under a lock of that host or
+    /// link; must not block for long.
     fn released(&self, _what: Released<'_>, _at: Timestamp) {}
 }
 

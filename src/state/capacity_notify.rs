@@ -1,6 +1,7 @@
 //! Wakes visits that wait until one of a host's parallel requests ends.
 //!
-//! Hosts share a few events, so none has to be looked up or stored. Some visits wake for nothing, and check again.
+//! Hosts share a few events, so none has to be looked up or stored. Some visits wake for nothing,
+//! and check again.
 //!
 //! Invariants: a visit that listens before it checks is woken by every end after that.
 

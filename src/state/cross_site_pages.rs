@@ -1,13 +1,15 @@
-//! Pages with little text that come for several sites: a network that refuses, or the default page of a hoster or of a
-//! product. No language and no rule is needed for that.
+//! Pages with little text that come for several sites: a network that refuses, or the default page
+//! of a hoster or of a product. No language and no rule is needed for that.
 //!
-//! Owns: one table of SimHashes for the process, which counts the sites that showed each, and the sites that turned to
-//! such a page lately. The table takes 1 MiB, from the first page with little text on. No decision reads it, it is not
-//! kept beyond the process, and nodes of a fleet do not share it.
+//! Owns: one table of SimHashes for the process, which counts the sites that showed each, and the
+//! sites that turned to such a page lately. The table takes 1 MiB, from the first page with little
+//! text on. No decision reads it, it is not kept beyond the process, and nodes of a fleet do not
+//! share it.
 //!
-//! Invariants: no lock and no allocation for a page that a site shows, except where a site turned. Each cell is read and
-//! written with relaxed operations. A writer that loses a race leaves its sighting out, which costs one more site until
-//! the page is known. A cell whose check does not match its page is empty.
+//! Invariants: no lock and no allocation for a page that a site shows, except where a site turned.
+//! Each cell is read and written with relaxed operations. A writer that loses a race leaves its
+//! sighting out, which costs one more site until the page is known. A cell whose check does not
+//! match its page is empty.
 //!
 //! Must not know: the consequences for the visit.
 
@@ -18,7 +20,8 @@ use std::time::Duration;
 
 use fetchwise_types::time::Timestamp;
 
-/// Rotations of a SimHash. Each has its own table, so that a near pair shares a bucket in one of them.
+/// Rotations of a SimHash. Each has its own table, so that a near pair shares a bucket in one of
+/// them.
 const ROTATIONS: usize = 4;
 /// Buckets of a rotation.
 const BUCKETS: usize = 4_096;
@@ -52,7 +55,8 @@ pub(crate) struct SiteSighting {
 pub(crate) struct CrossSitePage {
     /// Number of sites that showed it, at least: beyond the second, a site may count again.
     pub(crate) sites: u32,
-    /// Whether the network is to blame: another fetcher got something else, or sites with content turned to it.
+    /// Whether the network is to blame: another fetcher got something else, or sites with content
+    /// turned to it.
     pub(crate) is_of_network: bool,
 }
 
@@ -64,8 +68,9 @@ pub(crate) struct CrossSitePages {
     turned: Mutex<VecDeque<(u64, u64, Timestamp)>>,
 }
 
-/// The state of a page in one word: two sites exactly (16 bits each, 0 for none), the number of sites (8 bits), whether
-/// another fetcher got something else (1 bit), and a check of the page (23 bits).
+/// The state of a page in one word: two sites exactly (16 bits each, 0 for none), the number of
+/// sites (8 bits), whether another fetcher got something else (1 bit), and a check of the page (23
+/// bits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PageState(u64);
 
@@ -116,7 +121,8 @@ impl PageState {
     }
 }
 
-/// Returns bits of a page that its state repeats, so that a state written for another page does not count.
+/// Returns bits of a page that its state repeats, so that a state written for another page does not
+/// count.
 fn check(simhash: u64) -> u64 {
     simhash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> CHECK_AT
 }
@@ -130,7 +136,8 @@ impl CrossSitePages {
         if has_turned && !state.is_refuted() {
             self.update(sighting.simhash, PageState::refuted);
         }
-        (state.sites() >= MIN_SITES).then_some(CrossSitePage { sites: state.sites(), is_of_network })
+        (state.sites() >= MIN_SITES)
+            .then_some(CrossSitePage { sites: state.sites(), is_of_network })
     }
 
     /// Records that another fetcher got something else for an address that had shown this page.
@@ -158,17 +165,27 @@ impl CrossSitePages {
         // Zero is an empty cell.
         let simhash = simhash.max(1);
         let words = self.words.get_or_init(|| (0..WORDS).map(|_| AtomicU64::new(0)).collect());
-        let buckets = std::array::from_fn::<&[AtomicU64], ROTATIONS, _>(|rotation| bucket(words, simhash, rotation));
-        // The cells may differ after a lost race, or because one of them was replaced: the one that knows most counts.
-        let known = buckets.iter().filter_map(|cells| find(cells, simhash)).map(|(_, _, state)| state);
+        let buckets = std::array::from_fn::<&[AtomicU64], ROTATIONS, _>(|rotation| {
+            bucket(words, simhash, rotation)
+        });
+        // The cells may differ after a lost race, or because one of them was replaced: the one that
+        // knows most counts.
+        let known =
+            buckets.iter().filter_map(|cells| find(cells, simhash)).map(|(_, _, state)| state);
         let is_refuted = known.clone().any(PageState::is_refuted);
-        let most = known.max_by_key(|state| state.sites()).unwrap_or_else(|| PageState::new(simhash));
+        let most =
+            known.max_by_key(|state| state.sites()).unwrap_or_else(|| PageState::new(simhash));
         let new = change(if is_refuted { most.refuted() } else { most });
         for cells in buckets {
             match find(cells, simhash) {
                 Some((at, page, old)) => {
                     let new = new.for_page(page);
-                    let _ = cells[at + 1].compare_exchange(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed);
+                    let _ = cells[at + 1].compare_exchange(
+                        old.0,
+                        new.0,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    );
                 }
                 None => insert(cells, simhash, new.for_page(simhash)),
             }
@@ -197,13 +214,14 @@ fn find(cells: &[AtomicU64], simhash: u64) -> Option<(usize, u64, PageState)> {
     })
 }
 
-/// Puts a page in place of the one that the fewest sites have shown. Among those, the page decides, so that not every new
-/// one takes the same place.
+/// Puts a page in place of the one that the fewest sites have shown. Among those, the page decides,
+/// so that not every new one takes the same place.
 fn insert(cells: &[AtomicU64], simhash: u64, state: PageState) {
     let start = simhash as usize % CELLS;
     let places = (0..CELLS).map(|n| (start + n) % CELLS * 2);
     let sites = |at: &usize| {
-        let (page, state) = (cells[*at].load(Ordering::Relaxed), PageState(cells[*at + 1].load(Ordering::Relaxed)));
+        let (page, state) =
+            (cells[*at].load(Ordering::Relaxed), PageState(cells[*at + 1].load(Ordering::Relaxed)));
         if page != 0 && state.is_of(page) { state.sites() + 1 } else { 0 }
     };
     let Some(at) = places.min_by_key(sites) else { return };
@@ -229,7 +247,12 @@ mod tests {
         pages.record(SiteSighting { simhash, site: hash(site), turned: false, at: NOW })
     }
 
-    fn turned(pages: &CrossSitePages, simhash: u64, site: u64, at: Timestamp) -> Option<CrossSitePage> {
+    fn turned(
+        pages: &CrossSitePages,
+        simhash: u64,
+        site: u64,
+        at: Timestamp,
+    ) -> Option<CrossSitePage> {
         pages.record(SiteSighting { simhash, site: hash(site), turned: true, at })
     }
 
@@ -238,7 +261,11 @@ mod tests {
         let pages = CrossSitePages::default();
         let page = hash(1);
         for _ in 0..5 {
-            assert_eq!((seen(&pages, page, 1), seen(&pages, page ^ 1, 2)), (None, None), "two sites, however often");
+            assert_eq!(
+                (seen(&pages, page, 1), seen(&pages, page ^ 1, 2)),
+                (None, None),
+                "two sites, however often"
+            );
         }
         // An echoed address changes some bits in any place.
         let third = seen(&pages, page ^ (1 << 40) ^ (1 << 3), 3);
@@ -251,7 +278,9 @@ mod tests {
         let mut met = 0;
         for n in 0..1_000 {
             let (pages, page) = (CrossSitePages::default(), hash(n));
-            let near = |k: u64| (0..2).fold(page, |page, bit| page ^ 1 << (hash(n ^ k << 32 ^ bit << 48) % 64));
+            let near = |k: u64| {
+                (0..2).fold(page, |page, bit| page ^ 1 << (hash(n ^ k << 32 ^ bit << 48) % 64))
+            };
             seen(&pages, page, 1);
             seen(&pages, near(1), 2);
             met += u32::from(seen(&pages, near(2), 3).is_some());
@@ -262,7 +291,8 @@ mod tests {
     #[test]
     fn two_hundred_parked_domains_are_no_network() {
         let pages = CrossSitePages::default();
-        let marked = (0..200).filter(|site| seen(&pages, hash(7) ^ (site & 3), *site).is_some()).count();
+        let marked =
+            (0..200).filter(|site| seen(&pages, hash(7) ^ (site & 3), *site).is_some()).count();
         assert_eq!(marked, 198);
         assert!(!seen(&pages, hash(7), 999).unwrap().is_of_network);
     }
@@ -275,15 +305,19 @@ mod tests {
         }
         pages.refute(hash(7) ^ 1);
         assert!(seen(&pages, hash(7), 77).unwrap().is_of_network);
-        assert!(!(0..9).filter_map(|site| seen(&pages, hash(8), site)).last().unwrap().is_of_network, "another page");
+        assert!(
+            !(0..9).filter_map(|site| seen(&pages, hash(8), site)).last().unwrap().is_of_network,
+            "another page"
+        );
     }
 
     #[test]
     fn three_sites_that_turn_within_an_hour_blame_the_network_and_three_in_three_days_do_not() {
         let (soon, slow) = (CrossSitePages::default(), CrossSitePages::default());
         let at = |hours: u64| NOW.saturating_add(Duration::from_secs(hours * 3_000));
-        let fast: Vec<_> =
-            (0..3).map(|n| turned(&soon, hash(7), n, at(0).saturating_add(Duration::from_secs(n)))).collect();
+        let fast: Vec<_> = (0..3)
+            .map(|n| turned(&soon, hash(7), n, at(0).saturating_add(Duration::from_secs(n))))
+            .collect();
         assert_eq!(fast[..2], [None, None]);
         assert_eq!(fast[2], Some(CrossSitePage { sites: 3, is_of_network: true }));
         assert!(seen(&soon, hash(7), 9).unwrap().is_of_network, "and so for all that follow");
@@ -300,7 +334,11 @@ mod tests {
         let mut found = 0;
         for site in 0..2_000 {
             for address in 0..3 {
-                assert_eq!(seen(&pages, hash(1_000_000 + site * 10 + address), site), None, "one page each");
+                assert_eq!(
+                    seen(&pages, hash(1_000_000 + site * 10 + address), site),
+                    None,
+                    "one page each"
+                );
             }
             if site % 20 == 0 {
                 found += u32::from(seen(&pages, hash(7), site).is_some());

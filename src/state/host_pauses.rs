@@ -1,9 +1,9 @@
-//! Hosts at risk: several blocked links of one host, or its "not now", pause the whole host, because sites ban
-//! addresses.
+//! Hosts at risk: several blocked links of one host, or its "not now", pause the whole host,
+//! because sites ban addresses.
 //!
-//! Owns: the recent blocks of each host, the number of its pauses in a row, and the short pages that it has shown. The
-//! pause itself is an atomic in the selector's domain entry, where `select` reads it without a lock. This file reaches
-//! it through the trait below.
+//! Owns: the recent blocks of each host, the number of its pauses in a row, and the short pages
+//! that it has shown. The pause itself is an atomic in the selector's domain entry, where `select`
+//! reads it without a lock. This file reaches it through the trait below.
 
 #[cfg(test)]
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ use fetchwise_types::fetch_result::ShortPage;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
-/// With more hosts at risk than this, and again whenever they have doubled, those that are no longer at risk are searched
-/// for and dropped.
+/// With more hosts at risk than this, and again whenever they have doubled, those that are no
+/// longer at risk are searched for and dropped.
 const HOSTS_BEFORE_SCAN: usize = 10_000;
 /// A host that declines again within this time of its pause has said nothing new.
 const LEFT_AGAIN: Duration = Duration::from_secs(10 * 60);
@@ -72,7 +72,8 @@ struct HostRecord {
     has_complete_short_page: bool,
     /// Hashes of text and link of its last short pages.
     short_pages: VecDeque<(u64, u64)>,
-    /// Hashes of the texts of doubtful pages for which a browser showed the same words, and the times.
+    /// Hashes of the texts of doubtful pages for which a browser showed the same words, and the
+    /// times.
     settled_pages: VecDeque<(u64, Timestamp)>,
 }
 
@@ -83,7 +84,8 @@ pub(crate) enum PauseReason {
     Blocked,
     /// It answered "not now", and for how long if it said so.
     Limited(Option<Duration>),
-    /// It declines this crawler. It is left for [`LEFT_FOR`], and the number of its pauses in a row stays.
+    /// It declines this crawler. It is left for [`LEFT_FOR`], and the number of its pauses in a row
+    /// stays.
     Declined,
 }
 
@@ -142,8 +144,8 @@ impl HostPauses {
         self.at_risk.iter().map(|entry| (entry.key().clone(), entry.value().level)).collect()
     }
 
-    /// Ends a host's pause for an operator: its earlier blocks no longer count. `on_change` runs before another thread
-    /// can change the host.
+    /// Ends a host's pause for an operator: its earlier blocks no longer count. `on_change` runs
+    /// before another thread can change the host.
     pub(crate) fn release(&self, pauses: &impl PauseStore, domain: &str, on_change: impl FnOnce()) {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         host.reset();
@@ -160,7 +162,9 @@ impl HostPauses {
 
     /// Forgets the blocks of all links that `is_forgotten` matches.
     pub(crate) fn forget_links(&self, is_forgotten: impl Fn(&str) -> bool) {
-        self.at_risk.iter_mut().for_each(|mut host| host.blocks.retain(|(link, _)| !is_forgotten(link)));
+        self.at_risk
+            .iter_mut()
+            .for_each(|mut host| host.blocks.retain(|(link, _)| !is_forgotten(link)));
     }
 
     /// Returns the number of pauses in a row of each host.
@@ -170,8 +174,8 @@ impl HostPauses {
         paused.map(|entry| (entry.key().clone(), entry.value().level)).collect()
     }
 
-    /// Records that a link of a host ended without content. Returns the end of the host's pause if this set one.
-    /// `on_change` runs before another thread can change the host.
+    /// Records that a link of a host ended without content. Returns the end of the host's pause if
+    /// this set one. `on_change` runs before another thread can change the host.
     pub(crate) fn record_failure(
         &self,
         pauses: &impl PauseStore,
@@ -186,9 +190,14 @@ impl HostPauses {
         let is_trial = role == TrialRole::Trial;
         let until = match why {
             PauseReason::Limited(asked) => {
-                let asked = asked.map(|span| span.min(settings.max_retry_after)).filter(|span| !span.is_zero());
-                let until = now.saturating_add(asked.unwrap_or_else(|| pause(settings.limited_base, host.level)));
-                // Sixteen responses to parallel requests are one event: the longest requested pause counts.
+                let asked = asked
+                    .map(|span| span.min(settings.max_retry_after))
+                    .filter(|span| !span.is_zero());
+                let until = now.saturating_add(
+                    asked.unwrap_or_else(|| pause(settings.limited_base, host.level)),
+                );
+                // Sixteen responses to parallel requests are one event: the longest requested pause
+                // counts.
                 if !is_trial && paused.is_some_and(|paused| paused >= until) {
                     return None;
                 }
@@ -197,17 +206,22 @@ impl HostPauses {
             PauseReason::Declined => {
                 let until = now.saturating_add(LEFT_FOR);
                 // Parallel requests are declined at almost the same time: one pause is enough.
-                if !is_trial && paused.is_some_and(|paused| paused.saturating_add(LEFT_AGAIN) >= until) {
+                if !is_trial
+                    && paused.is_some_and(|paused| paused.saturating_add(LEFT_AGAIN) >= until)
+                {
                     return None;
                 }
                 until
             }
             PauseReason::Blocked => {
-                // Requests that were in flight when the pause or the trial began are no new evidence.
+                // Requests that were in flight when the pause or the trial began are no new
+                // evidence.
                 if !is_trial && paused.is_some() {
                     return None;
                 }
-                host.blocks.retain(|(blocked, at)| now.since(*at) <= settings.host_block_window && blocked != link);
+                host.blocks.retain(|(blocked, at)| {
+                    now.since(*at) <= settings.host_block_window && blocked != link
+                });
                 host.blocks.push_back((link.to_owned(), now));
                 if !is_trial && host.blocks.len() < settings.host_block_threshold.max(1) as usize {
                     return None;
@@ -229,8 +243,9 @@ impl HostPauses {
         self.at_risk.get(domain)?.refused_trial
     }
 
-    /// Pauses the host until the hold of its pace ends, unless it has a longer pause. The number of pauses in a row
-    /// counts only for pauses without a pace. `refused` is the fetcher of a trial. `on_change` runs before another thread can change the host.
+    /// Pauses the host until the hold of its pace ends, unless it has a longer pause. The number of
+    /// pauses in a row counts only for pauses without a pace. `refused` is the fetcher of a trial.
+    /// `on_change` runs before another thread can change the host.
     pub(crate) fn record_hold(
         &self,
         pauses: &impl PauseStore,
@@ -242,14 +257,16 @@ impl HostPauses {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         host.blocks.clear();
         host.refused_trial = refused;
-        if role == TrialRole::Ordinary && pauses.until(domain).is_some_and(|paused| paused >= until) {
+        if role == TrialRole::Ordinary && pauses.until(domain).is_some_and(|paused| paused >= until)
+        {
             return;
         }
         pauses.set(domain, Some(until));
         on_change(until);
     }
 
-    /// Records that the trial of a host delivered content: the host is fine, and its pause is lifted.
+    /// Records that the trial of a host delivered content: the host is fine, and its pause is
+    /// lifted.
     pub(crate) fn record_trial_delivery(&self, pauses: &impl PauseStore, domain: &str) {
         if let Some(mut host) = self.at_risk.get_mut(domain) {
             host.reset();
@@ -278,11 +295,15 @@ impl HostPauses {
         at.is_some_and(|at| now.since(at) <= SETTLED_FOR)
     }
 
-    /// Remembers a short page of the host, and returns whether the same text came for another of its links before.
+    /// Remembers a short page of the host, and returns whether the same text came for another of
+    /// its links before.
     pub(crate) fn record_short_page(&self, domain: &str, link_hash: u64, page: &ShortPage) -> bool {
         self.make_room();
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
-        let came_before = host.short_pages.iter().any(|(text, link)| *text == page.text_hash && *link != link_hash);
+        let came_before = host
+            .short_pages
+            .iter()
+            .any(|(text, link)| *text == page.text_hash && *link != link_hash);
         if !host.short_pages.contains(&(page.text_hash, link_hash)) {
             if host.short_pages.len() == MAX_SHORT_PAGES {
                 host.short_pages.pop_front();
@@ -305,36 +326,43 @@ impl HostPauses {
 
     /// Returns whether a browser showed the same words as this doubtful page within the hour.
     pub(crate) fn is_short_page_settled(&self, domain: &str, text: u64, now: Timestamp) -> bool {
-        let is_settled = |&(settled, at): &(u64, Timestamp)| settled == text && now.since(at) <= SETTLED_FOR;
+        let is_settled =
+            |&(settled, at): &(u64, Timestamp)| settled == text && now.since(at) <= SETTLED_FOR;
         self.at_risk.get(domain).is_some_and(|host| host.settled_pages.iter().any(is_settled))
     }
 
-    /// Returns whether a short page of the host was compared with its rendering and was the whole content.
+    /// Returns whether a short page of the host was compared with its rendering and was the whole
+    /// content.
     pub(crate) fn has_complete_short_page(&self, domain: &str) -> bool {
         self.at_risk.get(domain).is_some_and(|host| host.has_complete_short_page)
     }
 
-    /// Records that a short page of the host was compared with its rendering and was the whole content.
+    /// Records that a short page of the host was compared with its rendering and was the whole
+    /// content.
     pub(crate) fn set_complete_short_page(&self, domain: &str) {
         self.make_room();
         self.at_risk.entry(domain.to_owned()).or_default().has_complete_short_page = true;
     }
 
-    /// Drops the hosts of which only pages and refusals of the network are known, once there are many. That costs a render
-    /// for each that comes back.
+    /// Drops the hosts of which only pages and refusals of the network are known, once there are
+    /// many. That costs a render for each that comes back.
     fn make_room(&self) {
         if self.sweep.is_due(self.at_risk.len()) {
-            self.at_risk.retain(|_, host| host.level > 0 || !host.blocks.is_empty() || host.refused_trial.is_some());
+            self.at_risk.retain(|_, host| {
+                host.level > 0 || !host.blocks.is_empty() || host.refused_trial.is_some()
+            });
             self.sweep.done(self.at_risk.len());
         }
     }
 
-    /// Drops the hosts whose blocks are old and that are not paused. Their short pages go with them, which costs one
-    /// more comparison each.
+    /// Drops the hosts whose blocks are old and that are not paused. Their short pages go with
+    /// them, which costs one more comparison each.
     fn drop_idle(&self, pauses: &impl PauseStore, settings: &BackoffSettings, now: Timestamp) {
         if self.sweep.is_due(self.at_risk.len()) {
             let recent = |host: &HostRecord| {
-                host.blocks.back().is_some_and(|(_, at)| now.since(*at) <= settings.host_block_window)
+                host.blocks
+                    .back()
+                    .is_some_and(|(_, at)| now.since(*at) <= settings.host_block_window)
             };
             let paused = |domain: &str| pauses.until(domain).is_some_and(|until| until > now);
             self.at_risk.retain(|domain, host| {
@@ -356,7 +384,9 @@ impl HostRecord {
     }
 
     fn is_idle(&self) -> bool {
-        let has_pages = !self.short_pages.is_empty() || !self.settled_pages.is_empty() || self.has_complete_short_page;
+        let has_pages = !self.short_pages.is_empty()
+            || !self.settled_pages.is_empty()
+            || self.has_complete_short_page;
         let is_refused = self.refused_trial.is_some() || self.network_refused_at.is_some();
         self.level == 0 && self.blocks.is_empty() && !is_refused && !has_pages
     }
@@ -411,7 +441,11 @@ mod tests {
         assert_eq!(block("a", TrialRole::Ordinary, NOW), None, "the same link counts once");
         assert_eq!(block("b", TrialRole::Ordinary, NOW), None);
         assert_eq!(block("c", TrialRole::Ordinary, NOW), Some(600));
-        assert_eq!(block("z", TrialRole::Ordinary, after(599)), None, "it was in flight when the pause began");
+        assert_eq!(
+            block("z", TrialRole::Ordinary, after(599)),
+            None,
+            "it was in flight when the pause began"
+        );
         assert_eq!(block("d", TrialRole::Trial, after(600)), Some(1200));
         hosts.record_trial_delivery(&pauses, "e.org");
         assert_eq!(pauses.until("e.org"), None);
@@ -422,7 +456,16 @@ mod tests {
     fn a_burst_of_blocks_pauses_the_host_once() {
         let (hosts, pauses) = (HostPauses::default(), InMemoryPauses::default());
         let paused: Vec<_> = (0..18)
-            .filter_map(|n| fail(&hosts, &pauses, &n.to_string(), TrialRole::Ordinary, PauseReason::Blocked, NOW))
+            .filter_map(|n| {
+                fail(
+                    &hosts,
+                    &pauses,
+                    &n.to_string(),
+                    TrialRole::Ordinary,
+                    PauseReason::Blocked,
+                    NOW,
+                )
+            })
             .collect();
         assert_eq!(paused, [600]);
     }
@@ -431,8 +474,14 @@ mod tests {
     fn blocks_far_apart_do_not_add_up() {
         let (hosts, pauses) = (HostPauses::default(), InMemoryPauses::default());
         for n in 0..20u64 {
-            let paused =
-                fail(&hosts, &pauses, &n.to_string(), TrialRole::Ordinary, PauseReason::Blocked, after(n * 601));
+            let paused = fail(
+                &hosts,
+                &pauses,
+                &n.to_string(),
+                TrialRole::Ordinary,
+                PauseReason::Blocked,
+                after(n * 601),
+            );
             assert_eq!(paused, None);
         }
     }
@@ -441,7 +490,14 @@ mod tests {
     fn a_host_that_says_not_now_is_paused_from_its_first_response_on() {
         let (hosts, pauses) = (HostPauses::default(), InMemoryPauses::default());
         let limit = |asked: Option<u64>, role, now| {
-            fail(&hosts, &pauses, "a", role, PauseReason::Limited(asked.map(Duration::from_secs)), now)
+            fail(
+                &hosts,
+                &pauses,
+                "a",
+                role,
+                PauseReason::Limited(asked.map(Duration::from_secs)),
+                now,
+            )
         };
         assert_eq!(limit(Some(3600), TrialRole::Ordinary, NOW), Some(3600));
         assert_eq!(
@@ -449,10 +505,26 @@ mod tests {
             None,
             "a shorter request of the same burst changes nothing"
         );
-        assert_eq!(limit(Some(7200), TrialRole::Ordinary, after(1)), Some(7200), "a longer one does");
-        assert_eq!(hosts.levels(), HashMap::from([("e.org".to_owned(), 1)]), "and both are one event");
-        assert_eq!(limit(None, TrialRole::Trial, after(7201)), Some(60), "twice thirty seconds: the second in a row");
-        assert_eq!(limit(Some(1 << 40), TrialRole::Trial, after(8000)), Some(86_400), "a request is cut to one day");
+        assert_eq!(
+            limit(Some(7200), TrialRole::Ordinary, after(1)),
+            Some(7200),
+            "a longer one does"
+        );
+        assert_eq!(
+            hosts.levels(),
+            HashMap::from([("e.org".to_owned(), 1)]),
+            "and both are one event"
+        );
+        assert_eq!(
+            limit(None, TrialRole::Trial, after(7201)),
+            Some(60),
+            "twice thirty seconds: the second in a row"
+        );
+        assert_eq!(
+            limit(Some(1 << 40), TrialRole::Trial, after(8000)),
+            Some(86_400),
+            "a request is cut to one day"
+        );
     }
 
     #[test]
@@ -469,7 +541,8 @@ mod tests {
     /// With more than 10,000 hosts at risk, each block at a further one looked at all of them.
     #[test]
     fn a_host_at_risk_costs_the_same_however_many_there_are() {
-        let (hosts, pauses, settings) = (HostPauses::default(), InMemoryPauses::default(), BackoffSettings::default());
+        let (hosts, pauses, settings) =
+            (HostPauses::default(), InMemoryPauses::default(), BackoffSettings::default());
         let block = |n: usize, now| {
             let (host, role, why) = (format!("{n}.org"), TrialRole::Ordinary, PauseReason::Blocked);
             let failure = LinkFailure { domain: &host, link: "link", role, why, now };
@@ -492,6 +565,9 @@ mod tests {
         assert!(!hosts.record_short_page("e.org", 1, &page));
         assert!(!hosts.record_short_page("e.org", 1, &page), "the same link may show it again");
         assert!(hosts.record_short_page("e.org", 2, &page));
-        assert!(!hosts.record_short_page("f.org", 2, &page), "pages of different hosts are independent");
+        assert!(
+            !hosts.record_short_page("f.org", 2, &page),
+            "pages of different hosts are independent"
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! Links at risk: the state of every link that is paused or whose last fetch failed. All other links have the default
-//! state and take no memory. The states that other nodes report are kept separately; their reporter bounds and removes
-//! them.
+//! Links at risk: the state of every link that is paused or whose last fetch failed. All other
+//! links have the default state and take no memory. The states that other nodes report are kept
+//! separately; their reporter bounds and removes them.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,8 +18,8 @@ pub(crate) struct LinkBackoff {
     at_risk: DashMap<String, LinkState>,
     /// Hashes the query values in names, if the log does.
     query_hash: Option<QueryHash>,
-    /// Number of links at risk, so that an empty map is not searched. Relaxed everywhere: a reader may miss a link that
-    /// another thread has just put at risk, as it would a moment earlier.
+    /// Number of links at risk, so that an empty map is not searched. Relaxed everywhere: a reader
+    /// may miss a link that another thread has just put at risk, as it would a moment earlier.
     count: AtomicUsize,
     /// States that other nodes report, by the hash of a link's name; read without a lock.
     remote: papaya::HashMap<u64, LinkState>,
@@ -32,8 +32,8 @@ fn is_at_risk(state: &LinkState) -> bool {
     state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some()
 }
 
-/// Merges this process's state of a link with the one that another node reports: the later pause and the greater risk,
-/// so that pauses grow as if one process had made all attempts.
+/// Merges this process's state of a link with the one that another node reports: the later pause
+/// and the greater risk, so that pauses grow as if one process had made all attempts.
 fn merged(own: LinkState, remote: LinkState) -> LinkState {
     LinkState {
         paused_until: own.paused_until.max(remote.paused_until),
@@ -118,7 +118,9 @@ impl LinkBackoff {
     pub(crate) fn get(&self, link: &str) -> LinkState {
         let own = match self.count.load(Ordering::Relaxed) {
             0 => LinkState::default(),
-            _ => self.at_risk.get(&*self.name(link)).map_or_else(LinkState::default, |state| *state),
+            _ => {
+                self.at_risk.get(&*self.name(link)).map_or_else(LinkState::default, |state| *state)
+            }
         };
         self.remote_state(link).map_or(own, |remote| merged(own, remote))
     }
@@ -128,10 +130,10 @@ impl LinkBackoff {
         self.at_risk.iter().map(|entry| (entry.key().clone(), *entry.value())).collect()
     }
 
-    /// Changes a link's state from its current one, since another visit of the same link may have ended meanwhile.
-    /// `on_change` gets each new state of a link that is or was at risk, here or at another node. It runs under the entry's
-    /// lock, so a log has the changes in the order in which they were made. The new state includes the reported one,
-    /// which is then removed.
+    /// Changes a link's state from its current one, since another visit of the same link may have
+    /// ended meanwhile. `on_change` gets each new state of a link that is or was at risk, here or
+    /// at another node. It runs under the entry's lock, so a log has the changes in the order in
+    /// which they were made. The new state includes the reported one, which is then removed.
     pub(crate) fn change(
         &self,
         link: &str,
@@ -177,7 +179,11 @@ mod tests {
     const LINK: &str = "https://e.org/a";
 
     fn paused(until: i64, risk_level: u8) -> LinkState {
-        LinkState { paused_until: Some(Timestamp::from_millis(until)), risk_level, ..LinkState::default() }
+        LinkState {
+            paused_until: Some(Timestamp::from_millis(until)),
+            risk_level,
+            ..LinkState::default()
+        }
     }
 
     #[test]
@@ -211,7 +217,10 @@ mod tests {
         links.forget(|_| true);
         links.set_remote(hash, Some(paused(500, 1)));
         links.change(LINK, |_| LinkState::default(), |state| changes.push(*state));
-        assert_eq!((links.get(LINK), changes.last()), (LinkState::default(), Some(&LinkState::default())));
+        assert_eq!(
+            (links.get(LINK), changes.last()),
+            (LinkState::default(), Some(&LinkState::default()))
+        );
         links.change(LINK, |_| LinkState::default(), |_| panic!("nothing was at risk"));
     }
 }

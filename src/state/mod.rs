@@ -1,8 +1,9 @@
-//! State that the visits of one process share besides evidence: probes and trials in flight, links and hosts at risk,
-//! repeated pages.
+//! State that the visits of one process share besides evidence: probes and trials in flight, links
+//! and hosts at risk, repeated pages.
 //!
-//! Each kind has a file, and a small concurrent map that holds only what is in flight or at risk. No decision reads it:
-//! [`Selector::select`](crate::Selector::select) gets a link's state by value and a host's pause from the host's entry.
+//! Each kind has a file, and a small concurrent map that holds only what is in flight or at risk.
+//! No decision reads it: [`Selector::select`](crate::Selector::select) gets a link's state by value
+//! and a host's pause from the host's entry.
 //!
 //! Must not know: the steps of a visit.
 

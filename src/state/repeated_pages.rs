@@ -1,8 +1,8 @@
-//! Repeated pages: a host that shows many addresses the same few words blocks a fetcher if another fetcher gets
-//! something else for one of them. No detection rule is needed for that.
+//! Repeated pages: a host that shows many addresses the same few words blocks a fetcher if another
+//! fetcher gets something else for one of them. No detection rule is needed for that.
 //!
-//! Owns: the last pages with little text of each host, as SimHashes: some hundred bytes per host, for a bounded number
-//! of hosts. No decision reads them, and they are not kept beyond the process.
+//! Owns: the last pages with little text of each host, as SimHashes: some hundred bytes per host,
+//! for a bounded number of hosts. No decision reads them, and they are not kept beyond the process.
 //!
 //! Must not know: the consequences for the visit.
 
@@ -45,11 +45,13 @@ pub(crate) struct RepeatedPage {
 pub(crate) struct PageHistory {
     /// The page, if several addresses of the host got it.
     pub(crate) repeated: Option<RepeatedPage>,
-    /// The pages with little text that other fetchers got for the same address, if this one is different.
+    /// The pages with little text that other fetchers got for the same address, if this one is
+    /// different.
     pub(crate) other_pages: Vec<u64>,
     /// Whether another fetcher got something else for the same address.
     pub(crate) differs: bool,
-    /// Number of addresses in a row for which this fetcher got this page, this one included; 0 for much text.
+    /// Number of addresses in a row for which this fetcher got this page, this one included; 0 for
+    /// much text.
     pub(crate) run: usize,
 }
 
@@ -59,8 +61,8 @@ pub(crate) struct RepeatedPages {
     hosts: Mutex<RecentHosts>,
 }
 
-/// The responses of hosts. A host that shows a page joins the new generation; when that is full, it becomes the old one,
-/// and the old one goes. So a new host costs the same however many there are.
+/// The responses of hosts. A host that shows a page joins the new generation; when that is full, it
+/// becomes the old one, and the old one goes. So a new host costs the same however many there are.
 #[derive(Debug, Default)]
 struct RecentHosts {
     new: HashMap<String, VecDeque<PageSighting>>,
@@ -81,7 +83,8 @@ impl RepeatedPages {
             },
         };
         remember(responses, sighting);
-        let others = |of: &&PageSighting| of.link == sighting.link && of.fetcher != sighting.fetcher;
+        let others =
+            |of: &&PageSighting| of.link == sighting.link && of.fetcher != sighting.fetcher;
         let is_other = |of: &PageSighting| {
             is_different(of.simhash, sighting.simhash) || is_different(sighting.simhash, of.simhash)
         };
@@ -102,7 +105,9 @@ fn repeated(responses: &VecDeque<PageSighting>, sighting: &PageSighting) -> Opti
     same.sort_unstable();
     same.dedup();
     let differs = responses.iter().any(|other| {
-        other.fetcher != sighting.fetcher && is_different(other.simhash, sighting.simhash) && same.contains(&other.link)
+        other.fetcher != sighting.fetcher
+            && is_different(other.simhash, sighting.simhash)
+            && same.contains(&other.link)
     });
     (same.len() >= MIN_LINKS).then_some(RepeatedPage { links: same.len(), differs })
 }
@@ -200,8 +205,16 @@ mod tests {
         assert_eq!(record(&pages, "a.example", sighting(2, 0, Some(BLOCK_PAGE ^ 0b11))), None);
         let again = record(&pages, "a.example", sighting(3, 0, Some(BLOCK_PAGE ^ 0b101)));
         assert_eq!(again, Some(RepeatedPage { links: 3, differs: false }));
-        assert_eq!(record(&pages, "b.example", sighting(4, 0, Some(BLOCK_PAGE))), None, "another host");
-        assert_eq!(record(&pages, "a.example", sighting(5, 0, Some(!BLOCK_PAGE))), None, "another page");
+        assert_eq!(
+            record(&pages, "b.example", sighting(4, 0, Some(BLOCK_PAGE))),
+            None,
+            "another host"
+        );
+        assert_eq!(
+            record(&pages, "a.example", sighting(5, 0, Some(!BLOCK_PAGE))),
+            None,
+            "another page"
+        );
     }
 
     #[test]
@@ -232,7 +245,10 @@ mod tests {
         );
         // Much text for an address that never got the stub proves nothing.
         record(&pages, "a.example", sighting(99, 1, None));
-        assert!(record(&pages, "a.example", sighting(7, 0, Some(BLOCK_PAGE))).is_some_and(|again| !again.differs));
+        assert!(
+            record(&pages, "a.example", sighting(7, 0, Some(BLOCK_PAGE)))
+                .is_some_and(|again| !again.differs)
+        );
     }
 
     #[test]
@@ -241,7 +257,8 @@ mod tests {
         for link in 0..1_000 {
             record(&pages, "a.example", sighting(link, 0, Some(BLOCK_PAGE.wrapping_mul(link | 1))));
         }
-        let kept = |host: &str| pages.hosts.lock().unwrap().get_mut(host).map(|responses| responses.len());
+        let kept =
+            |host: &str| pages.hosts.lock().unwrap().get_mut(host).map(|responses| responses.len());
         assert_eq!(kept("a.example"), Some(MAX_RESPONSES));
         for host in 0..4 * MAX_HOSTS {
             record(&pages, &format!("{host}.example"), sighting(1, 0, Some(BLOCK_PAGE)));
@@ -255,15 +272,20 @@ mod tests {
     #[test]
     fn new_hosts_replace_those_that_were_idle_for_longest() {
         let pages = RepeatedPages::default();
-        let record =
-            |host: usize, link| record(&pages, &format!("{host}.example"), sighting(link, 0, Some(BLOCK_PAGE)));
+        let record = |host: usize, link| {
+            record(&pages, &format!("{host}.example"), sighting(link, 0, Some(BLOCK_PAGE)))
+        };
         for link in 1..=3 {
             record(0, link);
         }
         for host in 1..20 * MAX_HOSTS {
             assert_eq!(record(host, 1), None);
             if host % MAX_HOSTS == 0 {
-                assert_eq!(record(0, 3), Some(RepeatedPage { links: 3, differs: false }), "after {host} hosts");
+                assert_eq!(
+                    record(0, 3),
+                    Some(RepeatedPage { links: 3, differs: false }),
+                    "after {host} hosts"
+                );
             }
         }
         assert!(pages.hosts.lock().unwrap().len() > MAX_HOSTS, "the newest hosts are kept");

@@ -1,9 +1,10 @@
-//! Single flight: one visit of a host leads its probe, or the trial after its pause, and the others follow.
+//! Single flight: one visit of a host leads its probe, or the trial after its pause, and the others
+//! follow.
 //!
-//! Invariants: a host has at most one leader at a time. Its followers wake when the leader's [`Lead`] is dropped, for
-//! whatever reason. They learn whether the leader reached a verdict; if not, one of them leads next. A leader that
-//! never ends is given up at its expected end, so no follower waits for ever. A follower that waited for a leader which
-//! did not come back can tell.
+//! Invariants: a host has at most one leader at a time. Its followers wake when the leader's
+//! [`Lead`] is dropped, for whatever reason. They learn whether the leader reached a verdict; if
+//! not, one of them leads next. A leader that never ends is given up at its expected end, so no
+//! follower waits for ever. A follower that waited for a leader which did not come back can tell.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -59,9 +60,12 @@ pub(crate) struct Follower {
 }
 
 impl SingleFlight {
-    /// Joins the flight of `domain`, as its leader if there is none. A leader is expected to end by `expected_by`.
+    /// Joins the flight of `domain`, as its leader if there is none. A leader is expected to end by
+    /// `expected_by`.
     pub(crate) fn join(&self, domain: &str, now: Timestamp, expected_by: Timestamp) -> FlightRole {
-        let flight = || Arc::new(InFlight { end: AtomicU8::new(IN_PROGRESS), expected_by, ended: Event::new() });
+        let flight = || {
+            Arc::new(InFlight { end: AtomicU8::new(IN_PROGRESS), expected_by, ended: Event::new() })
+        };
         let flight = match self.by_domain.entry(domain.into()) {
             Entry::Occupied(there) if there.get().expected_by > now => {
                 return FlightRole::Follower(Follower { flight: Arc::clone(there.get()) });
@@ -73,7 +77,11 @@ impl SingleFlight {
             }
             Entry::Vacant(free) => Arc::clone(free.insert(flight()).value()),
         };
-        FlightRole::Leader(Lead { domain: domain.into(), by_domain: Arc::clone(&self.by_domain), flight })
+        FlightRole::Leader(Lead {
+            domain: domain.into(),
+            by_domain: Arc::clone(&self.by_domain),
+            flight,
+        })
     }
 
     /// Returns the flight of `domain` that is in progress at `now`, if any.
@@ -85,17 +93,19 @@ impl SingleFlight {
 
 impl InFlight {
     fn end(&self, how: u8) {
-        // Release pairs with the Acquire in `Follower::verdict`: a follower that sees the verdict sees the evidence
-        // recorded before it. A follower that listened before this store is woken after it, and one that listens later
-        // sees it.
-        if self.end.compare_exchange(IN_PROGRESS, how, Ordering::Release, Ordering::Relaxed).is_ok() {
+        // Release pairs with the Acquire in `Follower::verdict`: a follower that sees the verdict
+        // sees the evidence recorded before it. A follower that listened before this store is woken
+        // after it, and one that listens later sees it.
+        if self.end.compare_exchange(IN_PROGRESS, how, Ordering::Release, Ordering::Relaxed).is_ok()
+        {
             self.ended.notify(usize::MAX);
         }
     }
 }
 
 impl Lead {
-    /// Ends the flight with a verdict: the result is in the evidence, and the followers can continue.
+    /// Ends the flight with a verdict: the result is in the evidence, and the followers can
+    /// continue.
     pub(crate) fn verdict(self) {
         // Out of the map first, so that a woken follower does not join a flight that is over.
         self.leave();
@@ -130,8 +140,8 @@ impl Follower {
         }
     }
 
-    /// Returns whether the leader had not come back at `now`. A visit that waited for it waits for no other: the
-    /// next leader may not come back either.
+    /// Returns whether the leader had not come back at `now`. A visit that waited for it waits for
+    /// no other: the next leader may not come back either.
     pub(crate) fn is_abandoned(&self, now: Timestamp) -> bool {
         match self.flight.end.load(Ordering::Acquire) {
             IN_PROGRESS => self.flight.expected_by <= now,
@@ -144,8 +154,8 @@ impl Follower {
         self.flight.expected_by
     }
 
-    /// Returns a listener for the leader's end. Check [`verdict`](Self::verdict) after this call: an end in between
-    /// wakes no follower.
+    /// Returns a listener for the leader's end. Check [`verdict`](Self::verdict) after this call:
+    /// an end in between wakes no follower.
     pub(crate) fn listen(&self) -> EventListener {
         self.flight.ended.listen()
     }
@@ -169,7 +179,8 @@ mod tests {
         if let Some(verdict) = follower.verdict() {
             return verdict;
         }
-        event_listener::Listener::wait_timeout(listener, Duration::from_secs(10)).expect("the leader has ended");
+        event_listener::Listener::wait_timeout(listener, Duration::from_secs(10))
+            .expect("the leader has ended");
         follower.verdict().expect("the leader has ended")
     }
 
@@ -178,13 +189,17 @@ mod tests {
         let flights = SingleFlight::default();
         let join = |domain| flights.join(domain, NOW, LATER);
         let FlightRole::Leader(lead) = join("e.org") else { panic!("the first one leads") };
-        let FlightRole::Follower(follower) = join("e.org") else { panic!("the second one follows") };
+        let FlightRole::Follower(follower) = join("e.org") else {
+            panic!("the second one follows")
+        };
         assert!(matches!(join("other.org"), FlightRole::Leader(_)));
         assert_eq!(follower.verdict(), None);
         lead.verdict();
         assert!(wait_for(&follower));
         let FlightRole::Leader(lead) = join("e.org") else { panic!("the flight is over") };
-        let FlightRole::Follower(follower) = join("e.org") else { panic!("the second one follows") };
+        let FlightRole::Follower(follower) = join("e.org") else {
+            panic!("the second one follows")
+        };
         drop(lead);
         assert!(!wait_for(&follower), "a cancelled probe leaves no verdict");
     }
@@ -192,11 +207,14 @@ mod tests {
     #[test]
     fn a_leader_that_never_ends_is_given_up() {
         let flights = SingleFlight::default();
-        let FlightRole::Leader(lost) = flights.join("e.org", NOW, LATER) else { panic!("the first one leads") };
+        let FlightRole::Leader(lost) = flights.join("e.org", NOW, LATER) else {
+            panic!("the first one leads")
+        };
         let FlightRole::Follower(follower) = flights.join("e.org", NOW, LATER) else {
             panic!("the second one follows")
         };
-        let FlightRole::Leader(next) = flights.join("e.org", LATER, LATER.saturating_add(Duration::from_secs(1)))
+        let FlightRole::Leader(next) =
+            flights.join("e.org", LATER, LATER.saturating_add(Duration::from_secs(1)))
         else {
             panic!("the leader is overdue")
         };
@@ -275,7 +293,11 @@ mod tests {
             let verdicts: HashSet<bool> = std::thread::scope(|scope| {
                 let come = || match flights.join("e.org", NOW, LATER) {
                     FlightRole::Leader(lead) => {
-                        assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two leaders at once");
+                        assert_eq!(
+                            leading.fetch_add(1, Ordering::SeqCst),
+                            0,
+                            "two leaders at once"
+                        );
                         std::thread::yield_now();
                         leading.fetch_sub(1, Ordering::SeqCst);
                         lead.verdict();

@@ -1,7 +1,7 @@
 //! When to look through a table for entries that it no longer needs.
 //!
-//! Invariants: a table is due when it has doubled since the last look, so a new entry costs a constant number of steps,
-//! also while all entries are needed.
+//! Invariants: a table is due when it has doubled since the last look, so a new entry costs a
+//! constant number of steps, also while all entries are needed.
 //!
 //! Must not know: which entries a table needs.
 
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub struct SweepTrigger {
     least: usize,
-    /// Number of entries above which the table is due. Relaxed everywhere: any thread may look, and some entries later
-    /// is fine.
+    /// Number of entries above which the table is due. Relaxed everywhere: any thread may look, and
+    /// some entries later is fine.
     above: AtomicUsize,
 }
 
@@ -22,12 +22,16 @@ impl SweepTrigger {
         Self { least, above: AtomicUsize::new(least) }
     }
 
-    /// Returns whether a table of this length is due; of several threads that ask at once, one gets `true`. It calls
-    /// [`done`](Self::done) after its look.
+    /// Returns whether a table of this length is due; of several threads that ask at once, one gets
+    /// `true`. It calls [`done`](Self::done) after its look.
     pub fn is_due(&self, len: usize) -> bool {
         let above = self.above.load(Ordering::Relaxed);
         let next = len.saturating_mul(2);
-        len > above && self.above.compare_exchange(above, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        len > above
+            && self
+                .above
+                .compare_exchange(above, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Records that the table has this length after a look.

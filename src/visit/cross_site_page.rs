@@ -1,6 +1,7 @@
-//! Pages with little text that come for several sites. The attempt is tagged. Such a page is the network's if another
-//! fetcher got something else for one of its addresses, or if sites with content turned to it; otherwise it is a default
-//! page: it is delivered, and is no evidence for a fetcher.
+//! Pages with little text that come for several sites. The attempt is tagged. Such a page is the
+//! network's if another fetcher got something else for one of its addresses, or if sites with
+//! content turned to it; otherwise it is a default page: it is delivered, and is no evidence for a
+//! fetcher.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -50,14 +51,22 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         result.heuristics.push(Heuristic::new(SAME_PAGE_OTHER_SITES, "network_block"));
         result.heuristics.push(Heuristic::flag("network_block"));
-        result.message = Some(format!("{} sites show this page, which is none of theirs", page.sites));
+        result.message =
+            Some(format!("{} sites show this page, which is none of theirs", page.sites));
         result.outcome = Outcome::NetworkBlock;
     }
 
-    /// Returns whether the host had shown content to this fetcher, and shows this page for the second address in a row. A
-    /// log-in in place of the content is the site's own.
-    fn has_turned(&self, result: &FetchResult, fetcher: FetcherId, history: &PageHistory, now: Timestamp) -> bool {
-        if history.run != 2 || result.heuristics.iter().any(|shown| shown.kind == "has_login_wall") {
+    /// Returns whether the host had shown content to this fetcher, and shows this page for the
+    /// second address in a row. A log-in in place of the content is the site's own.
+    fn has_turned(
+        &self,
+        result: &FetchResult,
+        fetcher: FetcherId,
+        history: &PageHistory,
+        now: Timestamp,
+    ) -> bool {
+        if history.run != 2 || result.heuristics.iter().any(|shown| shown.kind == "has_login_wall")
+        {
             return false;
         }
         let name = self.selector.fetcher_name(fetcher);

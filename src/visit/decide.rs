@@ -7,7 +7,9 @@ use std::time::Duration;
 use url::Url;
 
 use super::passage::Passage;
-use super::step::{FetchClaims, FetcherTrial, HostTrial, Step, VisitOutcome, Wait, WaitReason, WaitScope};
+use super::step::{
+    FetchClaims, FetcherTrial, HostTrial, Step, VisitOutcome, Wait, WaitReason, WaitScope,
+};
 use super::{NextStep, Visit};
 use crate::backoff::LinkState;
 use crate::pause_coordination::TrialPermission;
@@ -62,16 +64,25 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Err(NoSelection::Wait(wait)) => return Step::Wait(wait),
                 Err(NoSelection::Retry) => continue,
             };
-            if host == HostRisk::AtRisk && self.tried.attempts == 0 && !self.passage.has_trial_of(self.domain()) {
+            if host == HostRisk::AtRisk
+                && self.tried.attempts == 0
+                && !self.passage.has_trial_of(self.domain())
+            {
                 let domain: Box<str> = self.domain().into();
                 match self.passage.admit(&domain, now) {
                     // The visit has just become the trial, which another fetcher makes.
-                    HostAdmission::Open if self.fetcher_left_out(now) == Some(selection.fetcher) => continue,
+                    HostAdmission::Open
+                        if self.fetcher_left_out(now) == Some(selection.fetcher) =>
+                    {
+                        continue;
+                    }
                     HostAdmission::Open => {}
                     HostAdmission::Retry => continue,
                     HostAdmission::Wait(wait) => return Step::Wait(wait),
                     HostAdmission::Paused(until) => {
-                        return Step::End(self.end(VisitOutcome::Paused { until, whom: WaitScope::Host }, now));
+                        return Step::End(
+                            self.end(VisitOutcome::Paused { until, whom: WaitScope::Host }, now),
+                        );
                     }
                 }
             }
@@ -81,10 +92,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 match self.selector.claim_breaker_trial(domain, selection.fetcher, now) {
                     BreakerTrial::NotNeeded => {}
                     claimed @ BreakerTrial::Claimed { .. } => {
-                        claims.trial =
-                            Some(FetcherTrial::new(self.selector.clone(), domain, selection.fetcher, claimed));
+                        claims.trial = Some(FetcherTrial::new(
+                            self.selector.clone(),
+                            domain,
+                            selection.fetcher,
+                            claimed,
+                        ));
                     }
-                    // The owner of the trial has opened the breaker again; the next decision sees that.
+                    // The owner of the trial has opened the breaker again; the next decision sees
+                    // that.
                     BreakerTrial::Taken => continue,
                 }
             }
@@ -98,15 +114,16 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let has_no_claims = claims.lead.is_none() && claims.trial.is_none();
             let step = self.hand_out_when_admitted(selection, claims, now);
             if has_no_claims && matches!(step, Step::Wait(_)) {
-                // A visit that holds no claim decides again when its turn comes, with the evidence of that time.
+                // A visit that holds no claim decides again when its turn comes, with the evidence
+                // of that time.
                 self.next = NextStep::Decide;
             }
             return step;
         }
     }
 
-    /// Joins the probe of the host that is in flight, or leads a new one. A visit that has followed one to its end uses
-    /// its result.
+    /// Joins the probe of the host that is in flight, or leads a new one. A visit that has followed
+    /// one to its end uses its result.
     fn join_probe(&mut self, selection: &mut Selection, now: Timestamp) -> ProbeTurn {
         if let Some(follower) = self.probe.following.take() {
             // Listen before the check, so that an end in between is not missed.
@@ -131,7 +148,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             return ProbeTurn::Fetch(None);
         }
         let settings = self.selector.visit_settings();
-        let expected_by = now.saturating_add(settings.probe_deadline + settings.deadline + PROBE_GRACE);
+        let expected_by =
+            now.saturating_add(settings.probe_deadline + settings.deadline + PROBE_GRACE);
         match self.selector.state().probes.join(self.domain(), now, expected_by) {
             FlightRole::Leader(lead) => ProbeTurn::Fetch(Some(lead)),
             FlightRole::Follower(follower) => {
@@ -153,7 +171,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let known = self.options.heuristics.clone();
         let context = SelectContext {
             now,
-            // The pause was checked before the first attempt; this visit's own failures do not stop it half way.
+            // The pause was checked before the first attempt; this visit's own failures do not stop
+            // it half way.
             link: if first { link } else { LinkState { paused_until: None, ..link } },
             hint: self.tried.hint,
             excluded: self.tried.excluded,
@@ -163,14 +182,18 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             heuristics: known.as_deref().unwrap_or_default(),
         };
         self.selector.bring_back(self.decided_url(), context.heuristics);
-        let (decision, host) = match self.fetcher_left_out(now).map(|left_out| self.select_without(left_out, &context))
+        let (decision, host) = match self
+            .fetcher_left_out(now)
+            .map(|left_out| self.select_without(left_out, &context))
         {
             Some(other) => other?,
             None if first => self.route(&context)?,
             None => self.select(&context)?,
         };
         match decision {
-            Decision::Selected(selection) if !self.tried.excluded.contains(selection.fetcher) => Ok((selection, host)),
+            Decision::Selected(selection) if !self.tried.excluded.contains(selection.fetcher) => {
+                Ok((selection, host))
+            }
             Decision::Selected(selection) => {
                 let name = self.selector.fetcher_name(selection.fetcher);
                 self.last.message = format!("{name} is not available");
@@ -183,15 +206,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Err(NoSelection::Ended(VisitOutcome::Paused { until, whom: WaitScope::Link }))
             }
             Decision::GiveUp | Decision::NoViableFetcher if self.is_left_by_policy(now) => {
-                self.last.message = "the site refuses signed requests, and no other fetcher may go on there".to_owned();
+                self.last.message =
+                    "the site refuses signed requests, and no other fetcher may go on there"
+                        .to_owned();
                 Err(NoSelection::Failed(ErrorType::Known(ErrorKind::LeftByPolicy)))
             }
-            Decision::NoViableFetcher if first && self.last.error.is_none() => Err(NoSelection::NoViableFetcher),
+            Decision::NoViableFetcher if first && self.last.error.is_none() => {
+                Err(NoSelection::NoViableFetcher)
+            }
             Decision::GiveUp | Decision::NoViableFetcher => Err(self.no_fetcher_left()),
         }
     }
 
-    /// Calls the router for a trial by another fetcher than `left_out`; if there is none, by that one.
+    /// Calls the router for a trial by another fetcher than `left_out`; if there is none, by that
+    /// one.
     fn select_without(
         &mut self,
         left_out: FetcherId,
@@ -214,9 +242,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         decided.map_err(|_| NoSelection::Ended(VisitOutcome::NoFetcher))
     }
 
-    /// Returns the URL whose evidence decides: after a failure at another host, that of the other host.
+    /// Returns the URL whose evidence decides: after a failure at another host, that of the other
+    /// host.
     fn decided_url(&self) -> &Url {
-        self.redirects.landed.as_deref().filter(|_| self.tried.attempts > 0).unwrap_or_else(|| self.url.borrow())
+        self.redirects
+            .landed
+            .as_deref()
+            .filter(|_| self.tried.attempts > 0)
+            .unwrap_or_else(|| self.url.borrow())
     }
 
     /// Returns whether the crawl's policy leaves the host that the last decision was about.
@@ -248,7 +281,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Ends a visit that has no usable fetcher: with its last failure, or with `NoFetcher` if it made no attempt.
+    /// Ends a visit that has no usable fetcher: with its last failure, or with `NoFetcher` if it
+    /// made no attempt.
     fn no_fetcher_left(&mut self) -> NoSelection {
         match self.last.error.take() {
             Some(error) => NoSelection::Failed(error),
@@ -268,7 +302,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let domain = self.domain();
         match self.passage.wait_at(domain, until, now) {
             Some(wait) => NoSelection::Wait(wait),
-            // The trial has reached a verdict since the pause was read, so no visit was found to follow.
+            // The trial has reached a verdict since the pause was read, so no visit was found to
+            // follow.
             None if self.selector.host_pause(domain) != Some(until) => NoSelection::Retry,
             None => NoSelection::Ended(VisitOutcome::Paused { until, whom: WaitScope::Host }),
         }
@@ -276,7 +311,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 }
 
 impl<S: Deref<Target = Selector> + Clone> Passage<S> {
-    /// Returns the wait at a host that is paused until then, if that is for a trial or for its pace.
+    /// Returns the wait at a host that is paused until then, if that is for a trial or for its
+    /// pace.
     pub(super) fn wait_at(&self, domain: &str, until: Timestamp, now: Timestamp) -> Option<Wait> {
         self.follow_trial(domain, now).or_else(|| self.pace_holds_until(domain, until, now))
     }
@@ -284,7 +320,10 @@ impl<S: Deref<Target = Selector> + Clone> Passage<S> {
     pub(super) fn follow_trial(&self, domain: &str, now: Timestamp) -> Option<Wait> {
         let follower = self.selector.state().trials.follow(domain, now)?;
         let listener = follower.listen();
-        follower.verdict().is_none().then(|| Wait::following(&follower, listener, WaitReason::Trial))
+        follower
+            .verdict()
+            .is_none()
+            .then(|| Wait::following(&follower, listener, WaitReason::Trial))
     }
 
     /// Requests admission to the host, whose pause, if any, is over.
@@ -296,15 +335,23 @@ impl<S: Deref<Target = Selector> + Clone> Passage<S> {
             return not_yet;
         }
         let held_until = now.saturating_add(MAX_TRIAL);
-        // The flight begins before its pause and ends after it: a visit that sees the pause of a trial finds a trial to
-        // follow, and does not take the time limit of the trial for a pause of the host.
+        // The flight begins before its pause and ends after it: a visit that sees the pause of a
+        // trial finds a trial to follow, and does not take the time limit of the trial for a pause
+        // of the host.
         if ended <= now
-            && let FlightRole::Leader(lead) = self.selector.state().trials.join(domain, now, held_until)
+            && let FlightRole::Leader(lead) =
+                self.selector.state().trials.join(domain, now, held_until)
             && self.selector.claim_host_trial(domain, ended, held_until)
         {
             let (selector, domain) = (self.selector.clone(), domain.into());
-            self.host_trial =
-                Some(HostTrial { selector, domain, held_until, ended, is_settled: false, lead: Some(lead) });
+            self.host_trial = Some(HostTrial {
+                selector,
+                domain,
+                held_until,
+                ended,
+                is_settled: false,
+                lead: Some(lead),
+            });
             return HostAdmission::Open;
         }
         if let Some(wait) = self.follow_trial(domain, now) {
@@ -318,16 +365,25 @@ impl<S: Deref<Target = Selector> + Clone> Passage<S> {
         }
     }
 
-    /// Returns why this process may not try out the host itself, if other processes share its address.
-    fn trial_refusal(&self, domain: &str, ended: Timestamp, now: Timestamp) -> Option<HostAdmission> {
+    /// Returns why this process may not try out the host itself, if other processes share its
+    /// address.
+    fn trial_refusal(
+        &self,
+        domain: &str,
+        ended: Timestamp,
+        now: Timestamp,
+    ) -> Option<HostAdmission> {
         let coordinator = self.selector.state().pause_coordinator.get()?;
         match coordinator.may_try(domain, ended, now) {
             TrialPermission::Now => None,
             TrialPermission::NotBefore(until) => {
-                // No visit asks again before then, unless another one has reached a verdict meanwhile.
+                // No visit asks again before then, unless another one has reached a verdict
+                // meanwhile.
                 let is_held = self.selector.claim_host_trial(domain, ended, until);
                 // A permission that arrived before the hold was set has not ended the hold.
-                if is_held && matches!(coordinator.may_try(domain, ended, now), TrialPermission::Now) {
+                if is_held
+                    && matches!(coordinator.may_try(domain, ended, now), TrialPermission::Now)
+                {
                     self.selector.claim_host_trial(domain, until, ended);
                     return None;
                 }
@@ -335,7 +391,11 @@ impl<S: Deref<Target = Selector> + Clone> Passage<S> {
             }
             TrialPermission::Pending(settled) => {
                 let until = now.saturating_add(MAX_PERMISSION_WAIT);
-                Some(HostAdmission::Wait(Wait { until, reason: WaitReason::Trial, listener: Some(settled.0) }))
+                Some(HostAdmission::Wait(Wait {
+                    until,
+                    reason: WaitReason::Trial,
+                    listener: Some(settled.0),
+                }))
             }
         }
     }

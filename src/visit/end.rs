@@ -104,7 +104,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if let VisitOutcome::Paused { until, whom } = how {
             let left = until.since(now);
             message = match whom {
-                WaitScope::Pace => format!("the host's pace admits no request for another {:.1} s", left.as_secs_f64()),
+                WaitScope::Pace => format!(
+                    "the host's pace admits no request for another {:.1} s",
+                    left.as_secs_f64()
+                ),
                 WaitScope::Host if let Some(target) = self.redirects.target.as_deref() => format!(
                     "the host {}, to which the URL redirects, is paused for another {} s",
                     redirect_target::domain(target),

@@ -1,15 +1,19 @@
-//! The visit: the fetch of one URL, from the decision to the last recorded attempt, as a state machine without I/O.
+//! The visit: the fetch of one URL, from the decision to the last recorded attempt, as a state
+//! machine without I/O.
 //!
-//! A visit decides, judges failures, records, retries, escalates and pauses. A driver with network access runs it: the
-//! pipeline, the simulator, or your own crawler. A visit starts no task and reads no clock except its selector's.
+//! A visit decides, judges failures, records, retries, escalates and pauses. A driver with network
+//! access runs it: the pipeline, the simulator, or your own crawler. A visit starts no task and
+//! reads no clock except its selector's.
 //!
-//! Owns: `step` the steps, `decide` the choice of the next step, `classify` the meaning of a result, `report` what
-//! follows from it, `record` the attempt in the log, `end` the ends, `pace` and `pace_permit` the host's pace, `passage`
-//! the gate of each request, `redirect` and `redirect_target` the hosts of a chain of redirects, `short_page` and
-//! `repeated_page` the doubtful pages, `remote_attempts` the attempts of other processes.
+//! Owns: `step` the steps, `decide` the choice of the next step, `classify` the meaning of a
+//! result, `report` what follows from it, `record` the attempt in the log, `end` the ends, `pace`
+//! and `pace_permit` the host's pace, `passage` the gate of each request, `redirect` and
+//! `redirect_target` the hosts of a chain of redirects, `short_page` and `repeated_page` the
+//! doubtful pages, `remote_attempts` the attempts of other processes.
 //!
-//! Invariants: a fetch that is reported is recorded as one attempt before the next step. A fetch that is dropped leaves
-//! no trace. A visit in the same state takes the same steps if it gets the same results at the same times.
+//! Invariants: a fetch that is reported is recorded as one attempt before the next step. A fetch
+//! that is dropped leaves no trace. A visit in the same state takes the same steps if it gets the
+//! same results at the same times.
 //!
 //! ```
 //! use fetchwise::fetch_result::Outcome;
@@ -91,9 +95,9 @@ impl Selector {
 
 /// The fetch of one URL. See the [module](self).
 ///
-/// `S` is how it holds its selector, and `U` how it holds its URL. [`Selector::visit`] takes references. [`Visit::new`]
-/// also takes an `Arc` and an owned URL, for a visit that outlives the function that started it. Dropping a visit is
-/// safe at any time, and returns all its claims.
+/// `S` is how it holds its selector, and `U` how it holds its URL. [`Selector::visit`] takes
+/// references. [`Visit::new`] also takes an `Arc` and an owned URL, for a visit that outlives the
+/// function that started it. Dropping a visit is safe at any time, and returns all its claims.
 ///
 /// The methods are spread over the files of this module:
 ///
@@ -156,7 +160,8 @@ struct Tried {
     local_faults: u32,
     /// What the last failure hints at.
     hint: Option<Hint>,
-    /// The arm of the first decision, if there was a choice, and the fetcher that the other arm would have chosen.
+    /// The arm of the first decision, if there was a choice, and the fetcher that the other arm
+    /// would have chosen.
     arm: Option<Arm>,
     shadow: Option<FetcherId>,
 }
@@ -189,7 +194,8 @@ struct SeenSigns {
     /// The longest pause that a response has asked for.
     retry_after: Option<Duration>,
     short_pages: ShortPages,
-    /// A block that may concern the page or the pace: the id of the doubt, and the time limit of its verdict.
+    /// A block that may concern the page or the pace: the id of the doubt, and the time limit of
+    /// its verdict.
     doubt: Option<(u32, Timestamp)>,
     /// The last failure before the last retry, and the time before which that does not go out.
     failed_at: Option<Timestamp>,
@@ -298,8 +304,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         })
     }
 
-    /// Sets the caller's name for the link; pauses apply to this name. A URL loses its user info and fragment, as it
-    /// does when it is recorded.
+    /// Sets the caller's name for the link; pauses apply to this name. A URL loses its user info
+    /// and fragment, as it does when it is recorded.
     #[must_use]
     pub fn link_id(mut self, link: &str) -> Self {
         let name = link_name(link);
@@ -308,7 +314,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self
     }
 
-    /// Adds heuristics that the caller knows besides the URL. They count like those that the URL shows.
+    /// Adds heuristics that the caller knows besides the URL. They count like those that the URL
+    /// shows.
     #[must_use]
     pub fn with_heuristics(mut self, heuristics: impl IntoIterator<Item = Heuristic>) -> Self {
         // The URL was checked when the visit began. A heuristic that it shows counts once.
@@ -323,8 +330,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self
     }
 
-    /// Sets this link's own mode, which takes precedence over the router's: [`Mode::Learning`] or, for any other, the
-    /// table.
+    /// Sets this link's own mode, which takes precedence over the router's: [`Mode::Learning`] or,
+    /// for any other, the table.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.options.learning = Some(mode == Mode::Learning);
@@ -359,7 +366,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self
     }
 
-    /// Continues the way of the link's requests for robots.txt: a host that they try out is tried out by this visit.
+    /// Continues the way of the link's requests for robots.txt: a host that they try out is tried
+    /// out by this visit.
     #[cfg(feature = "pipeline")]
     #[must_use]
     pub(crate) fn continuing(mut self, mut passage: Passage<S>) -> Self {
@@ -369,7 +377,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self
     }
 
-    /// Returns the address of the next request: the visit's URL, or the target of a redirect written in HTML.
+    /// Returns the address of the next request: the visit's URL, or the target of a redirect
+    /// written in HTML.
     pub fn url(&self) -> &Url {
         self.redirects.target.as_deref().unwrap_or_else(|| self.url.borrow())
     }
@@ -403,12 +412,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         Ok(())
     }
 
-    /// Returns whether the visit's host has been paused since it was admitted. If so, drop the fetch and call
-    /// [`next`](Self::next) again.
+    /// Returns whether the visit's host has been paused since it was admitted. If so, drop the
+    /// fetch and call [`next`](Self::next) again.
     pub fn is_host_paused(&self) -> bool {
         let now = self.selector.now();
         let domain = redirect_target::domain(self.url());
-        !self.passage.has_trial_of(domain) && self.selector.host_pause(domain).is_some_and(|until| until > now)
+        !self.passage.has_trial_of(domain)
+            && self.selector.host_pause(domain).is_some_and(|until| until > now)
     }
 
     /// Marks a wait as over, for a caller whose selector's clock stands still.
@@ -421,9 +431,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Returns the next step. If nothing has to wait, this costs as much as [`Selector::select`].
     ///
-    /// Report a fetch, or drop it, before you ask for the next step. A fetch that is reported later is recorded, and
-    /// changes nothing else. While a probe is in flight, its own visit waits for it like any other.
-    #[allow(clippy::should_implement_trait, reason = "an iterator does not get the result of its items back")]
+    /// Report a fetch, or drop it, before you ask for the next step. A fetch that is reported later
+    /// is recorded, and changes nothing else. While a probe is in flight, its own visit waits for
+    /// it like any other.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an iterator does not get the result of its items back"
+    )]
     pub fn next(&mut self) -> Step<S> {
         let now = self.selector.now();
         #[cfg(feature = "metrics")]
@@ -456,8 +470,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         match std::mem::replace(&mut self.next, NextStep::Decide) {
             NextStep::Decide => self.decide(now),
-            // Another visit may have paused the host since then. Make no more requests, unless its pace only holds it
-            // for a moment.
+            // Another visit may have paused the host since then. Make no more requests, unless its
+            // pace only holds it for a moment.
             NextStep::Repeat(selection, mut claims)
                 if self.redirects.target.is_none() && self.is_paused_beyond_its_pace(now) =>
             {
@@ -480,7 +494,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             NextStep::Repeat(selection, claims) if self.redirects.target.is_some() => {
                 self.hand_out_redirected(selection, claims, now)
             }
-            NextStep::Repeat(selection, claims) => self.hand_out_when_admitted(selection, claims, now),
+            NextStep::Repeat(selection, claims) => {
+                self.hand_out_when_admitted(selection, claims, now)
+            }
             NextStep::DecideAfter(until) if until > now => {
                 self.next = NextStep::DecideAfter(until);
                 Step::Wait(Wait { until, reason: WaitReason::LocalFault, listener: None })
@@ -494,8 +510,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Returns what the visit holds for the next step of another visit: a lead, a trial, a permit. For a driver whose
-    /// client does not come back, alongside [`Fetch::release`]. The visit can still continue.
+    /// Returns what the visit holds for the next step of another visit: a lead, a trial, a permit.
+    /// For a driver whose client does not come back, alongside [`Fetch::release`]. The visit can
+    /// still continue.
     pub fn release(&mut self) {
         self.passage.host_trial = None;
         if let NextStep::Repeat(_, claims) = &mut self.next {
@@ -503,7 +520,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Ends the visit instead of waiting: with the failure that it has, or as paused until the wait's end.
+    /// Ends the visit instead of waiting: with the failure that it has, or as paused until the
+    /// wait's end.
     pub fn give_up(&mut self, wait: &Wait) -> End {
         let whom = match wait.reason {
             WaitReason::Pace | WaitReason::Doubt => WaitScope::Pace,
@@ -529,26 +547,40 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Returns whether the host, or the one that its redirect led to, has been paused since the visit was admitted,
-    /// other than by its pace.
+    /// Returns whether the host, or the one that its redirect led to, has been paused since the
+    /// visit was admitted, other than by its pace.
     fn is_paused_beyond_its_pace(&self, now: Timestamp) -> bool {
         let is_paused = |domain: &str| {
             let until = self.selector.host_pause(domain).filter(|until| *until > now);
             !self.passage.has_trial_of(domain)
-                && until.is_some_and(|until| self.passage.pace_holds_until(domain, until, now).is_none())
+                && until.is_some_and(|until| {
+                    self.passage.pace_holds_until(domain, until, now).is_none()
+                })
         };
         is_paused(self.domain())
-            || self.redirects.landed.as_deref().is_some_and(|landed| is_paused(redirect_target::domain(landed)))
+            || self
+                .redirects
+                .landed
+                .as_deref()
+                .is_some_and(|landed| is_paused(redirect_target::domain(landed)))
     }
 
-    /// Returns the wait for the trial that another visit makes of the host, or of the one that a redirect led to.
+    /// Returns the wait for the trial that another visit makes of the host, or of the one that a
+    /// redirect led to.
     fn trial_in_progress(&self, now: Timestamp) -> Option<Wait> {
         let landed = self.redirects.landed.as_deref().map(redirect_target::domain);
-        self.passage.follow_trial(self.domain(), now).or_else(|| self.passage.follow_trial(landed?, now))
+        self.passage
+            .follow_trial(self.domain(), now)
+            .or_else(|| self.passage.follow_trial(landed?, now))
     }
 
     /// Hands out a request once the host's pace admits it.
-    fn hand_out_when_admitted(&mut self, selection: Selection, mut claims: FetchClaims<S>, now: Timestamp) -> Step<S> {
+    fn hand_out_when_admitted(
+        &mut self,
+        selection: Selection,
+        mut claims: FetchClaims<S>,
+        now: Timestamp,
+    ) -> Step<S> {
         match self.take_pace_permit(selection, now) {
             Ok(permit) => {
                 claims.permit = permit;
@@ -561,7 +593,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    fn hand_out(&mut self, selection: Selection, claims: FetchClaims<S>, now: Timestamp) -> Fetch<S> {
+    fn hand_out(
+        &mut self,
+        selection: Selection,
+        claims: FetchClaims<S>,
+        now: Timestamp,
+    ) -> Fetch<S> {
         let settings = self.selector.visit_settings();
         // A probe is short because its retry can follow with the full time.
         let is_probe = selection.source == Source::Probe

@@ -1,4 +1,5 @@
-//! The visit's side of its host's pace: each request takes a permit, and each result is reported to the pace.
+//! The visit's side of its host's pace: each request takes a permit, and each result is reported to
+//! the pace.
 //!
 //! A selector without a pace costs a visit one comparison.
 //!
@@ -26,8 +27,8 @@ use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::registry::{Class, FetcherId};
 use fetchwise_types::time::Timestamp;
 
-/// Shorter latencies count as this. Below it, jitter of the network and of this machine exceeds the effect of any busy
-/// host.
+/// Shorter latencies count as this. Below it, jitter of the network and of this machine exceeds the
+/// effect of any busy host.
 const MIN_LATENCY: Duration = Duration::from_millis(10);
 /// Time to wait, after the hold of a doubt, for another URL of the host.
 const DOUBT_GRACE: Duration = Duration::from_secs(10);
@@ -43,13 +44,18 @@ pub(super) enum PaceEffect {
     Doubt,
     /// The host is held until then.
     Held(Timestamp),
-    /// The host refused the request because of a limit that the pace knows of. It may be asked again then.
+    /// The host refused the request because of a limit that the pace knows of. It may be asked
+    /// again then.
     Refused(Timestamp),
 }
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Requests a pace permit for a request with `selection`; `None` without a pace.
-    pub(super) fn take_pace_permit(&self, selection: Selection, now: Timestamp) -> Result<Option<PacePermit<S>>, Wait> {
+    pub(super) fn take_pace_permit(
+        &self,
+        selection: Selection,
+        now: Timestamp,
+    ) -> Result<Option<PacePermit<S>>, Wait> {
         if self.selector.pace().is_none() {
             return Ok(None);
         }
@@ -80,8 +86,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Reports a result to the pace of the host that responded. A host that the client reached through a redirect
-    /// without a permit gets one now.
+    /// Reports a result to the pace of the host that responded. A host that the client reached
+    /// through a redirect without a permit gets one now.
     pub(super) fn report_to_pace(
         &mut self,
         permit: Option<PacePermit<S>>,
@@ -91,13 +97,16 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     ) -> PaceEffect {
         let SentRequest { selection, at, ref by, now, .. } = *sent;
         // Another server responded, so the host has said nothing: the permit is returned.
-        let Some(permit) = permit.filter(|_| result.provenance.is_none()) else { return PaceEffect::None };
+        let Some(permit) = permit.filter(|_| result.provenance.is_none()) else {
+            return PaceEffect::None;
+        };
         let host = self.host();
         let permit = if by.class == Class::Archive || permit.domain() == host {
             permit
         } else {
             report_redirect(permit, selection, now);
-            let sent = PacePermit::of_sent(self.selector.clone(), host, self.cost(selection), at, now);
+            let sent =
+                PacePermit::of_sent(self.selector.clone(), host, self.cost(selection), at, now);
             let Some(sent) = sent else { return PaceEffect::None };
             sent
         };
@@ -108,8 +117,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             .is_none_or(|url| redirect_target::domain(url) == redirect_target::domain(self.url()));
         let response = fetchwise_pace::Response {
             retry_after: asked,
-            // A response without a body says little about how long a page takes, and the time of a rendered page is mostly the
-            // browser's. Next to the latency of plain requests, each rendered page would look like an overloaded host.
+            // A response without a body says little about how long a page takes, and the time of a
+            // rendered page is mostly the browser's. Next to the latency of plain requests, each
+            // rendered page would look like an overloaded host.
             latency: result
                 .duration
                 .filter(|_| is_direct && !by.renders && result.outcome != Outcome::NotModified)
@@ -137,37 +147,45 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Returns what a result says to the pace. A page that keeps failing while its host serves others says nothing new of
-    /// the host.
+    /// Returns what a result says to the pace. A page that keeps failing while its host serves
+    /// others says nothing new of the host.
     fn signal(&self, result: &FetchResult, now: Timestamp) -> Signal {
         let signal = Signal::of(&result.outcome, result.status);
         let is_error = matches!(signal, Signal::Unavailable | Signal::Broken | Signal::ServerError);
-        let has_served =
-            |since| self.selector.pace().is_some_and(|pace| pace.has_served_since(self.host(), since, now));
+        let has_served = |since| {
+            self.selector.pace().is_some_and(|pace| pace.has_served_since(self.host(), since, now))
+        };
         let is_own = is_error && self.seen.failed_at.is_some_and(has_served);
         if is_own { Signal::NotAsked } else { signal }
     }
 
-    /// Returns whether the host recently served the fetcher of `by`, or any fetcher if `None`. A block then concerns
-    /// the crawl's speed.
-    pub(super) fn was_served_recently(&self, host: &str, by: Option<Selection>, now: Timestamp) -> bool {
+    /// Returns whether the host recently served the fetcher of `by`, or any fetcher if `None`. A
+    /// block then concerns the crawl's speed.
+    pub(super) fn was_served_recently(
+        &self,
+        host: &str,
+        by: Option<Selection>,
+        now: Timestamp,
+    ) -> bool {
         let Some(pace) = self.selector.pace() else { return false };
         pace.has_delivered(host, by.map(|selection| selection.fetcher), now)
     }
 
-    /// Returns whether a refusal of this request concerns the crawl's speed, as far as anyone knows: the host has served
-    /// its fetcher recently, or this is a trial of a host that served until it began to refuse.
+    /// Returns whether a refusal of this request concerns the crawl's speed, as far as anyone
+    /// knows: the host has served its fetcher recently, or this is a trial of a host that served
+    /// until it began to refuse.
     pub(super) fn is_about_pace(&self, by: Selection, now: Timestamp) -> bool {
         self.is_trial_of_pace(now) || self.was_served_recently(self.host(), Some(by), now)
     }
 
-    /// Returns whether a request is a trial of a host that served until it began to refuse: nothing else goes out there.
+    /// Returns whether a request is a trial of a host that served until it began to refuse: nothing
+    /// else goes out there.
     pub(super) fn is_trial_of_pace(&self, now: Timestamp) -> bool {
         self.selector.pace().is_some_and(|pace| pace.refusing_since(self.host(), now).is_some())
     }
 
-    /// Returns whether a block concerns one of several pages that the host blocks at any rate, and would open the breaker
-    /// of a fetcher that gets the others.
+    /// Returns whether a block concerns one of several pages that the host blocks at any rate, and
+    /// would open the breaker of a fetcher that gets the others.
     pub(super) fn is_page_block(&self, kind: Option<ErrorKind>, by: Selection) -> bool {
         let host = self.host();
         kind.is_some_and(ErrorKind::is_banned)
@@ -175,8 +193,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             && self.selector.is_breaker_about_to_open(host, by.fetcher)
     }
 
-    /// Returns the fetcher that this visit's trial of its host leaves out, if that is the better question by now: waiting
-    /// has not helped the fetcher of the earlier trials. What another one gets shows whether it is the fetcher.
+    /// Returns the fetcher that this visit's trial of its host leaves out, if that is the better
+    /// question by now: waiting has not helped the fetcher of the earlier trials. What another one
+    /// gets shows whether it is the fetcher.
     pub(super) fn fetcher_left_out(&self, now: Timestamp) -> Option<FetcherId> {
         let host = self.domain();
         if self.tried.attempts > 0 || !self.passage.has_trial_of(host) {
@@ -186,11 +205,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if now.since(since) < BEFORE_OTHER_FETCHER {
             return None;
         }
-        self.selector.state().hosts.refused_trial(host).filter(|fetcher| !self.tried.excluded.contains(*fetcher))
+        self.selector
+            .state()
+            .hosts
+            .refused_trial(host)
+            .filter(|fetcher| !self.tried.excluded.contains(*fetcher))
     }
 
-    /// Returns the wait for the verdict on a doubtful block, or the end that follows from it; `None` if nothing is in
-    /// doubt any more.
+    /// Returns the wait for the verdict on a doubtful block, or the end that follows from it;
+    /// `None` if nothing is in doubt any more.
     pub(super) fn doubt_step(&mut self, now: Timestamp) -> Option<Step<S>> {
         let (doubt, until) = self.seen.doubt?;
         let selector = self.selector.clone();
@@ -198,10 +221,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         // Listen before the check, so that a verdict in between is not missed.
         let listener = selector.state().capacity.listen(self.host());
         match pace.doubt_verdict(self.host(), doubt, now) {
-            DoubtVerdict::Pending if now < until => {
-                Some(Step::Wait(Wait { until, reason: WaitReason::Doubt, listener: Some(listener) }))
-            }
-            // No other URL of the host was fetched: this visit continues, and its next request decides.
+            DoubtVerdict::Pending if now < until => Some(Step::Wait(Wait {
+                until,
+                reason: WaitReason::Doubt,
+                listener: Some(listener),
+            })),
+            // No other URL of the host was fetched: this visit continues, and its next request
+            // decides.
             DoubtVerdict::Pending | DoubtVerdict::Page => {
                 self.seen.doubt = None;
                 None
@@ -218,7 +244,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
 impl<S: Deref<Target = Selector> + Clone> Passage<S> {
     /// Returns the wait for the pace's own hold, if the host's pause until `until` is that hold.
-    pub(super) fn pace_holds_until(&self, domain: &str, until: Timestamp, now: Timestamp) -> Option<Wait> {
+    pub(super) fn pace_holds_until(
+        &self,
+        domain: &str,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Option<Wait> {
         let pace = self.selector.pace()?;
         // A hold that outlived its process is stored in whole seconds.
         let hold = pace.hold(Scope::host(domain), now)?;

@@ -13,8 +13,8 @@ use crate::selector::Selector;
 use fetchwise_pace::{Admit, Cost, Pace, Permit, ResponseEffect, Scope};
 use fetchwise_types::time::Timestamp;
 
-/// Time after which a visit asks again when the host has its maximum of parallel requests. The end of one wakes it
-/// earlier.
+/// Time after which a visit asks again when the host has its maximum of parallel requests. The end
+/// of one wakes it earlier.
 const CAPACITY_RETRY: Duration = Duration::from_secs(1);
 
 /// The pace does not admit the request yet.
@@ -35,16 +35,28 @@ pub(crate) struct PacePermit<S: Deref<Target = Selector>> {
 }
 
 impl<S: Deref<Target = Selector>> PacePermit<S> {
-    /// Takes a permit in the pace of `domain`, or returns when to ask again; `None` if there is no pace.
-    pub(crate) fn take(selector: S, domain: &str, cost: Cost, now: Timestamp) -> Result<Option<Self>, AdmissionDelay> {
+    /// Takes a permit in the pace of `domain`, or returns when to ask again; `None` if there is no
+    /// pace.
+    pub(crate) fn take(
+        selector: S,
+        domain: &str,
+        cost: Cost,
+        now: Timestamp,
+    ) -> Result<Option<Self>, AdmissionDelay> {
         let Some(pace) = selector.pace() else { return Ok(None) };
         let permit = enter(&selector, pace, domain, cost, now)?;
         Ok(Some(Self { selector, domain: domain.into(), permit: Some(permit) }))
     }
 
-    /// Returns a permit in the pace of `domain` for a request that already went out, at `sent`; `None` if there is no
-    /// pace.
-    pub(crate) fn of_sent(selector: S, domain: &str, cost: Cost, sent: Timestamp, now: Timestamp) -> Option<Self> {
+    /// Returns a permit in the pace of `domain` for a request that already went out, at `sent`;
+    /// `None` if there is no pace.
+    pub(crate) fn of_sent(
+        selector: S,
+        domain: &str,
+        cost: Cost,
+        sent: Timestamp,
+        now: Timestamp,
+    ) -> Option<Self> {
         let permit = selector.pace()?.book_sent(Scope::host(domain), cost, sent, now);
         Some(Self { selector, domain: domain.into(), permit: Some(permit) })
     }
@@ -55,7 +67,11 @@ impl<S: Deref<Target = Selector>> PacePermit<S> {
     }
 
     /// Reports the result of the request.
-    pub(crate) fn report(mut self, response: &fetchwise_pace::Response, now: Timestamp) -> ResponseEffect {
+    pub(crate) fn report(
+        mut self,
+        response: &fetchwise_pace::Response,
+        now: Timestamp,
+    ) -> ResponseEffect {
         let (Some(permit), Some(pace)) = (self.permit.take(), self.selector.pace()) else {
             return ResponseEffect::Nothing;
         };
@@ -74,7 +90,13 @@ impl<S: Deref<Target = Selector>> Drop for PacePermit<S> {
 }
 
 /// Enters the pace of `domain`, or returns when to ask again.
-fn enter(selector: &Selector, pace: &Pace, domain: &str, cost: Cost, now: Timestamp) -> Result<Permit, AdmissionDelay> {
+fn enter(
+    selector: &Selector,
+    pace: &Pace,
+    domain: &str,
+    cost: Cost,
+    now: Timestamp,
+) -> Result<Permit, AdmissionDelay> {
     let scope = Scope::host(domain);
     match pace.admit(scope, cost, now) {
         Admit::Go(permit) => return Ok(permit),
@@ -86,8 +108,9 @@ fn enter(selector: &Selector, pace: &Pace, domain: &str, cost: Cost, now: Timest
     match pace.admit(scope, cost, now) {
         Admit::Go(permit) => Ok(permit),
         Admit::Wait(until) => Err(AdmissionDelay { until, listener: None }),
-        Admit::AtCapacity => {
-            Err(AdmissionDelay { until: now.saturating_add(CAPACITY_RETRY), listener: Some(listener) })
-        }
+        Admit::AtCapacity => Err(AdmissionDelay {
+            until: now.saturating_add(CAPACITY_RETRY),
+            listener: Some(listener),
+        }),
     }
 }

@@ -32,11 +32,13 @@ pub(super) struct SentRequest<'s> {
 }
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Records the requests that a server did not answer on a kept connection. It may have read them, so that each is an
-    /// attempt, as a failure that is retried is.
+    /// Records the requests that a server did not answer on a kept connection. It may have read
+    /// them, so that each is an attempt, as a failure that is retried is.
     pub(super) fn record_unanswered(&mut self, sent: &SentRequest<'_>, result: &mut FetchResult) {
         for url in std::mem::take(&mut result.unanswered) {
-            let failed = FetchResult::from(Outcome::Network).with_final_url(url).with_duration(Duration::ZERO);
+            let failed = FetchResult::from(Outcome::Network)
+                .with_final_url(url)
+                .with_duration(Duration::ZERO);
             let before = std::mem::take(&mut self.redirects.landed);
             self.redirects.landed = self.landing(&failed, &sent.by, None);
             self.tried.requests += 1;
@@ -46,7 +48,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Records an attempt.
-    pub(super) fn record(&self, sent: &SentRequest<'_>, result: &FetchResult, error: Option<ErrorType>, weight: f64) {
+    pub(super) fn record(
+        &self,
+        sent: &SentRequest<'_>,
+        result: &FetchResult,
+        error: Option<ErrorType>,
+        weight: f64,
+    ) {
         let SentRequest { span, selection, at, now, .. } = *sent;
         let url = self.url.borrow();
         // The attempt is evidence about the host that responded.
@@ -60,13 +68,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         let shown = result.heuristics.iter().filter(|shown| !known.contains(shown));
         let shown = shown.cloned().chain(self.signs_of_identity(result));
-        let tags = heuristics.into_iter().chain(known.iter().cloned()).chain(shown).map(Tag::from).collect();
+        let tags = heuristics
+            .into_iter()
+            .chain(known.iter().cloned())
+            .chain(shown)
+            .map(Tag::from)
+            .collect();
         let name = self.selector.fetcher_name(selection.fetcher);
-        let Ok(mut attempt) = Attempt::tagged(url, name, self.selector.clock().date_of(at), tags) else {
+        let Ok(mut attempt) = Attempt::tagged(url, name, self.selector.clock().date_of(at), tags)
+        else {
             return;
         };
         attempt.success = error.is_none();
-        attempt.is_banned = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
+        attempt.is_banned =
+            error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
         attempt.error_type = error;
         attempt.weight = weight;
         if let Some(link) = &self.options.link {
@@ -89,7 +104,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         attempt.rule = Some(selection.rule.name().into());
         attempt.confidence = Some(selection.confidence);
         attempt.arm = self.tried.arm;
-        attempt.shadow_fetcher = self.tried.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
+        attempt.shadow_fetcher =
+            self.tried.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
         span.recorded(&attempt);
         // The log reports its own errors; the attempt is in memory anyway.
         let _ = self.selector.record_with_heuristics(attempt, &known, now);
@@ -102,12 +118,19 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         let asks = header(&result.headers, "accept-signature").is_some();
         let charges = result.outcome == Outcome::PaymentRequired;
-        let signs = [(asks, ASKS_SIGNATURE), (charges, CHARGES)].into_iter().filter(|(is_there, _)| *is_there);
+        let signs = [(asks, ASKS_SIGNATURE), (charges, CHARGES)]
+            .into_iter()
+            .filter(|(is_there, _)| *is_there);
         signs.map(|(_, name)| Heuristic::flag(name)).collect()
     }
 
     /// Keeps what the visit's end reports about the last attempt.
-    pub(super) fn keep_last_attempt(&mut self, selection: Selection, result: &FetchResult, error: Option<&ErrorType>) {
+    pub(super) fn keep_last_attempt(
+        &mut self,
+        selection: Selection,
+        result: &FetchResult,
+        error: Option<&ErrorType>,
+    ) {
         let host: Box<str> = self.host().into();
         let last = &mut self.last;
         last.fetcher = Some(selection.fetcher);

@@ -1,10 +1,13 @@
-//! Redirects to other hosts: which host a response belongs to, and admission to the host of a redirect's target.
+//! Redirects to other hosts: which host a response belongs to, and admission to the host of a
+//! redirect's target.
 //!
-//! A link can lead anywhere, so the host that responded gets the pause, the pace, the block and the evidence. The host
-//! that redirected has served the request: that ends its trial, and is all that it is charged with.
+//! A link can lead anywhere, so the host that responded gets the pause, the pace, the block and the
+//! evidence. The host that redirected has served the request: that ends its trial, and is all that
+//! it is charged with.
 //!
-//! Invariants: each host of a chain gets one permit of its pace, whether the fetcher, the client or the visit follows
-//! the redirect. A request to a paused host does not go out, if the visit learns of it in time.
+//! Invariants: each host of a chain gets one permit of its pace, whether the fetcher, the client or
+//! the visit follows the redirect. A request to a paused host does not go out, if the visit learns
+//! of it in time.
 //!
 //! Must not know: how a redirect is written on the wire.
 
@@ -34,30 +37,46 @@ pub(crate) enum RedirectRefusal {
 }
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Returns the domain that the last attempt ended at, which is the requested one unless redirects led elsewhere.
+    /// Returns the domain that the last attempt ended at, which is the requested one unless
+    /// redirects led elsewhere.
     pub(super) fn host(&self) -> &str {
         self.redirects.landed.as_deref().map_or_else(|| self.domain(), domain)
     }
 
-    /// Returns the URL that responded to a request for `requested`, if it is on another host than the visit's URL.
-    pub(super) fn landing(&self, result: &FetchResult, by: &FetcherSpec, requested: Option<&Url>) -> Option<Box<Url>> {
-        // Another server responded, so none of the hosts has said anything. A captive portal is not where the URL leads.
+    /// Returns the URL that responded to a request for `requested`, if it is on another host than
+    /// the visit's URL.
+    pub(super) fn landing(
+        &self,
+        result: &FetchResult,
+        by: &FetcherSpec,
+        requested: Option<&Url>,
+    ) -> Option<Box<Url>> {
+        // Another server responded, so none of the hosts has said anything. A captive portal is not
+        // where the URL leads.
         let is_of_network = result.outcome == Outcome::NetworkBlock;
         if result.provenance.is_some() || is_of_network || by.class == Class::Archive {
             return None;
         }
-        let landed = result.final_url.as_deref().filter(|url| fetchable(url).is_ok()).or(requested)?;
+        let landed =
+            result.final_url.as_deref().filter(|url| fetchable(url).is_ok()).or(requested)?;
         (domain(landed) != self.domain()).then(|| Box::new(landed.clone()))
     }
 
-    /// Returns whether the visit follows the redirect of a response. A browser follows redirects itself. What it leaves
-    /// is a page whose time is longer than the browser waits: that is followed once, since it may come again each time.
+    /// Returns whether the visit follows the redirect of a response. A browser follows redirects
+    /// itself. What it leaves is a page whose time is longer than the browser waits: that is
+    /// followed once, since it may come again each time.
     pub(super) fn follows(&self, result: &FetchResult, by: &FetcherSpec) -> bool {
-        !by.renders || matches!(result.outcome, Outcome::Redirect { .. }) && self.redirects.followed == 0
+        !by.renders
+            || matches!(result.outcome, Outcome::Redirect { .. }) && self.redirects.followed == 0
     }
 
     /// Follows a redirect within the attempt's limit; `from` sent it.
-    pub(super) fn follow(&mut self, from: Option<&Url>, to: &str, now: Timestamp) -> Result<(), Outcome> {
+    pub(super) fn follow(
+        &mut self,
+        from: Option<&Url>,
+        to: &str,
+        now: Timestamp,
+    ) -> Result<(), Outcome> {
         let here = from.unwrap_or_else(|| self.url());
         let Some(there) = here.join(to.trim()).ok().and_then(|url| parse(url.as_str()).ok()) else {
             // A mail address, a script, a data URL: there is no target, and no content here.
@@ -105,7 +124,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Requests admission to the host of a redirect's target.
-    pub(super) fn admit_target(&mut self, domain: &str, now: Timestamp) -> Result<(), RedirectRefusal> {
+    pub(super) fn admit_target(
+        &mut self,
+        domain: &str,
+        now: Timestamp,
+    ) -> Result<(), RedirectRefusal> {
         // The visit was admitted to its own host when it began.
         if domain == self.domain() {
             return Ok(());
@@ -115,8 +138,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 }
 
 impl<S: Deref<Target = Selector> + Clone> Passage<S> {
-    /// Requests admission to a host: it must not be paused, and a host whose pause has ended gets one trial.
-    pub(crate) fn admit_host(&mut self, domain: &str, now: Timestamp) -> Result<(), RedirectRefusal> {
+    /// Requests admission to a host: it must not be paused, and a host whose pause has ended gets
+    /// one trial.
+    pub(crate) fn admit_host(
+        &mut self,
+        domain: &str,
+        now: Timestamp,
+    ) -> Result<(), RedirectRefusal> {
         if self.has_trial_of(domain) {
             return Ok(());
         }
@@ -164,9 +192,13 @@ impl<S: Deref<Target = Selector> + Clone> Passage<S> {
 
 #[cfg(feature = "pipeline")]
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Requests admission to the target of a redirect that the fetcher is about to follow. After a wait, call it again
-    /// with the same target.
-    pub(crate) fn enter(&mut self, fetch: &mut super::Fetch<S>, to: &Url) -> Result<(), RedirectRefusal> {
+    /// Requests admission to the target of a redirect that the fetcher is about to follow. After a
+    /// wait, call it again with the same target.
+    pub(crate) fn enter(
+        &mut self,
+        fetch: &mut super::Fetch<S>,
+        to: &Url,
+    ) -> Result<(), RedirectRefusal> {
         let (now, target) = (self.selector.now(), domain(to));
         let from = fetch.entered.as_deref().unwrap_or_else(|| domain(self.url()));
         if from != target {
@@ -186,9 +218,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         Ok(())
     }
 
-    /// Ends a visit whose fetcher was not admitted to the target of a redirect. Nothing is recorded: no host has
-    /// refused anything.
-    pub(crate) fn stop_before(&mut self, fetch: super::Fetch<S>, to: Url, why: RedirectRefusal) -> End {
+    /// Ends a visit whose fetcher was not admitted to the target of a redirect. Nothing is
+    /// recorded: no host has refused anything.
+    pub(crate) fn stop_before(
+        &mut self,
+        fetch: super::Fetch<S>,
+        to: Url,
+        why: RedirectRefusal,
+    ) -> End {
         drop(fetch);
         self.redirects.target = Some(Box::new(to));
         match why {

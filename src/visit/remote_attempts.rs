@@ -1,8 +1,10 @@
-//! Attempts of other processes and their effect on the host: their blocks pause it as this process's own blocks do.
+//! Attempts of other processes and their effect on the host: their blocks pause it as this
+//! process's own blocks do.
 //!
 //! Owns: the translation of an attempt into the end that a visit would have had with it.
 //!
-//! Must not know: how attempts are recorded, and the states of links. The process that made the attempts keeps both.
+//! Must not know: how attempts are recorded, and the states of links. The process that made the
+//! attempts keeps both.
 
 use crate::backoff::retry_after;
 use crate::selector::Selector;
@@ -13,10 +15,11 @@ use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 
 impl Selector {
-    /// Applies the last recent attempt that another process made at a link to the state of its host. Blocks of several
-    /// links and a requested pause pause the host as they do in a visit. Content clears the link's blocks. An attempt
-    /// older than [`host_block_window`](crate::backoff::BackoffSettings::host_block_window) has no effect. Returns the
-    /// end of the host's pause if this set one.
+    /// Applies the last recent attempt that another process made at a link to the state of its
+    /// host. Blocks of several links and a requested pause pause the host as they do in a visit.
+    /// Content clears the link's blocks. An attempt older than
+    /// [`host_block_window`](crate::backoff::BackoffSettings::host_block_window) has no effect.
+    /// Returns the end of the host's pause if this set one.
     ///
     /// Nothing is recorded: [`record`](Self::record) does that.
     pub fn observe_remote_attempt(&self, attempt: &Attempt, now: Timestamp) -> Option<Timestamp> {
@@ -29,7 +32,8 @@ impl Selector {
         }
         // A server that responds in place of the site says nothing about the site.
         let kind = attempt.error_type.as_ref().and_then(ErrorType::kind);
-        if age > self.backoff().host_block_window || kind.is_some_and(ErrorKind::is_of_intermediary) {
+        if age > self.backoff().host_block_window || kind.is_some_and(ErrorKind::is_of_intermediary)
+        {
             return None;
         }
         let asked = header(&attempt.response_headers, "retry-after")
@@ -45,7 +49,8 @@ impl Selector {
             (false, true) if !self.lets_through(domain, now) => PauseReason::Blocked,
             _ => return None,
         };
-        let failure = LinkFailure { domain, link: &attempt.link, role: TrialRole::Ordinary, why, now };
+        let failure =
+            LinkFailure { domain, link: &attempt.link, role: TrialRole::Ordinary, why, now };
         hosts.record_failure(self, failure, self.backoff(), |until| {
             self.announce_pause(domain, until, why.cause(), now);
         })
@@ -78,13 +83,20 @@ mod tests {
     #[test]
     fn three_links_that_another_process_saw_blocked_pause_the_host() {
         let selector = Selector::builder().around(NOW).build().unwrap();
-        let tell =
-            |attempt: &Attempt| selector.observe_remote_attempt(attempt, NOW).map(|until| until.since(NOW).as_secs());
-        assert_eq!([tell(&blocked("a", 5)), tell(&blocked("a", 4)), tell(&blocked("b", 3))], [None; 3]);
+        let tell = |attempt: &Attempt| {
+            selector.observe_remote_attempt(attempt, NOW).map(|until| until.since(NOW).as_secs())
+        };
+        assert_eq!(
+            [tell(&blocked("a", 5)), tell(&blocked("a", 4)), tell(&blocked("b", 3))],
+            [None; 3]
+        );
         assert_eq!(tell(&attempt("b", 2).delivered()), None);
         assert_eq!(tell(&blocked("c", 1)), None, "b has been delivered since: that makes two");
         assert_eq!(tell(&blocked("d", 0)), Some(600));
-        assert_eq!(selector.host_pause("e.org"), Some(NOW.saturating_add(Duration::from_secs(600))));
+        assert_eq!(
+            selector.host_pause("e.org"),
+            Some(NOW.saturating_add(Duration::from_secs(600)))
+        );
     }
 
     #[test]
@@ -102,6 +114,9 @@ mod tests {
         let mut limited = blocked("a", 20);
         limited.http_status = Some(429);
         limited.response_headers = vec![Header::new("Retry-After", "120")];
-        assert_eq!(selector.observe_remote_attempt(&limited, NOW), Some(NOW.saturating_add(Duration::from_secs(100))));
+        assert_eq!(
+            selector.observe_remote_attempt(&limited, NOW),
+            Some(NOW.saturating_add(Duration::from_secs(100)))
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Pages that come for several addresses of a host. The attempt is tagged. If another fetcher got something else for
-//! one of the addresses, the page is a block that no rule knows.
+//! Pages that come for several addresses of a host. The attempt is tagged. If another fetcher got
+//! something else for one of the addresses, the page is a block that no rule knows.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -18,14 +18,19 @@ use fetchwise_types::registry::FetcherId;
 const RULE: &str = "same_page_again";
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Tags a repeated page, and turns it into a block if another fetcher got something else. Returns what the host has
-    /// shown before.
-    pub(super) fn judge_repeated_page(&mut self, result: &mut FetchResult, fetcher: FetcherId) -> PageHistory {
+    /// Tags a repeated page, and turns it into a block if another fetcher got something else.
+    /// Returns what the host has shown before.
+    pub(super) fn judge_repeated_page(
+        &mut self,
+        result: &mut FetchResult,
+        fetcher: FetcherId,
+    ) -> PageHistory {
         if result.outcome != Outcome::Content {
             return PageHistory::default();
         }
         let link = xxh3_64(self.link_name().as_bytes());
-        let sighting = PageSighting { link, fetcher: u32::from(fetcher.0), simhash: result.simhash };
+        let sighting =
+            PageSighting { link, fetcher: u32::from(fetcher.0), simhash: result.simhash };
         let history = self.selector.state().pages.record(self.host(), sighting);
         let Some(repeated) = history.repeated else { return history };
         // A page that reports itself missing is not a block; the site just lacks the status for it.
@@ -41,7 +46,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             result.message = Some(format!(
                 "{links} addresses of the host got the same page, and another fetcher got a different one"
             ));
-            result.outcome = Outcome::Blocked(Block::new(BlockKind::Refusal, None, Some(RULE.into())));
+            result.outcome =
+                Outcome::Blocked(Block::new(BlockKind::Refusal, None, Some(RULE.into())));
         }
         history
     }

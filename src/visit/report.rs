@@ -1,4 +1,5 @@
-//! The result of a fetch: what follows from its [meaning](super::classify) for the visit, its link and its host.
+//! The result of a fetch: what follows from its [meaning](super::classify) for the visit, its link
+//! and its host.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -35,11 +36,12 @@ const LOST_TO_NOISE: f64 = 0.002;
 const MAX_NOISE_RETRIES: u32 = 8;
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Reports the result of a fetch: a [`FetchResult`], or an [`Outcome`] alone. Records the attempt with all that the
-    /// log needs, and settles the next step.
+    /// Reports the result of a fetch: a [`FetchResult`], or an [`Outcome`] alone. Records the
+    /// attempt with all that the log needs, and settles the next step.
     ///
-    /// A redirect written in HTML does not end the attempt: it goes on at another [`url`](Visit::url), and is recorded
-    /// when that URL has responded. A local fault is not recorded.
+    /// A redirect written in HTML does not end the attempt: it goes on at another
+    /// [`url`](Visit::url), and is recorded when that URL has responded. A local fault is not
+    /// recorded.
     pub fn report(&mut self, fetch: Fetch<S>, result: impl Into<FetchResult>) {
         let mut result = result.into();
         let Fetch { selection, at, mut claims, number, is_probe, requested, span, .. } = fetch;
@@ -47,7 +49,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let is_local = result.outcome == Outcome::Local;
         let is_abandoned = number != self.tried.number || matches!(self.next, NextStep::Ended(_));
         let Some(by) = self.selector.fetcher(selection.fetcher).cloned() else { return };
-        let sent = SentRequest { span: &span, selection, by, at, is_probe, now: self.selector.now() };
+        let sent =
+            SentRequest { span: &span, selection, by, at, is_probe, now: self.selector.now() };
         if is_local {
             // A follower may have more luck.
             drop(claims);
@@ -65,7 +68,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let served: Box<str> = self.domain().into();
             self.passage.end_trial_of(&served, sent.now);
         }
-        if let Some(to) = redirect_target::target(&result).filter(|_| self.follows(&result, &sent.by)) {
+        if let Some(to) =
+            redirect_target::target(&result).filter(|_| self.follows(&result, &sent.by))
+        {
             match self.follow(result.final_url.as_deref(), &to, sent.now) {
                 Ok(()) => {
                     self.report_to_pace(claims.permit.take(), &sent, &result, None);
@@ -93,8 +98,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.apply(classified, &sent, &result, claims);
     }
 
-    /// Records the result of an older fetch, which was abandoned when the driver asked for the next step. Nothing else
-    /// changes.
+    /// Records the result of an older fetch, which was abandoned when the driver asked for the next
+    /// step. Nothing else changes.
     fn record_abandoned(
         &mut self,
         sent: &SentRequest<'_>,
@@ -103,7 +108,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         requested: Option<&Url>,
     ) {
         let landed = self.landing(result, &sent.by, requested);
-        let (doubt, landed) = (self.seen.doubt, std::mem::replace(&mut self.redirects.landed, landed));
+        let (doubt, landed) =
+            (self.seen.doubt, std::mem::replace(&mut self.redirects.landed, landed));
         let asked = self.requested_pause(result, sent.now);
         self.report_to_pace(claims.permit.take(), sent, result, asked);
         self.record(sent, result, error_of(result, &sent.by), 0.0);
@@ -129,7 +135,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if let PaceEffect::Refused(until) = effect
             && was_served
         {
-            self.seen.retry_after = self.seen.retry_after.max(Some(until.since(sent.now).max(REFUSED_WAIT)));
+            self.seen.retry_after =
+                self.seen.retry_after.max(Some(until.since(sent.now).max(REFUSED_WAIT)));
         }
         self.tried.timeouts += u32::from(kind == Some(ErrorKind::Timeout));
         let settings = self.selector.visit_settings();
@@ -158,7 +165,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     ) {
         let Classified { meaning, error, .. } = classified;
         let kind = error.as_ref().and_then(ErrorType::kind);
-        // The site's own earlier response stays decisive: a missing archive copy does not undo a block.
+        // The site's own earlier response stays decisive: a missing archive copy does not undo a
+        // block.
         let is_of_intermediary = kind.is_some_and(ErrorKind::is_of_intermediary);
         let site_error = if is_of_intermediary { self.last.error.take() } else { None };
         if site_error.is_none() {
@@ -175,7 +183,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             return self.deliver(sent.now);
         };
         if meaning == Meaning::Retry {
-            let is_late = self.tried.retries >= self.retry_limit(self.selector.visit_settings().max_retries, kind);
+            let is_late = self.tried.retries
+                >= self.retry_limit(self.selector.visit_settings().max_retries, kind);
             self.tried.retries += 1;
             if is_late {
                 // Others need not wait for it.
@@ -184,7 +193,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 self.seen.retry_at = Some(sent.now.saturating_add(LATER));
             }
             if sent.is_probe && kind == Some(ErrorKind::Timeout) {
-                // The retry may take long. Another visit probes meanwhile, and the others follow that one.
+                // The retry may take long. Another visit probes meanwhile, and the others follow
+                // that one.
                 claims.lead = None;
             }
             self.last.error = Some(error);
@@ -193,7 +203,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         claims.settle(self.host());
         self.tried.attempts += 1;
-        if result.is_refused || kind == Some(ErrorKind::NetworkBlock) && self.is_refused_to_browsers(sent) {
+        if result.is_refused
+            || kind == Some(ErrorKind::NetworkBlock) && self.is_refused_to_browsers(sent)
+        {
             self.exclude_browsers();
         }
         self.tried.excluded.insert(sent.selection.fetcher);
@@ -215,8 +227,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let _ = self.fail(error, sent.now);
     }
 
-    /// Reports that the fetcher is unavailable (its program does not start). No request was made, so nothing is
-    /// recorded, and the visit chooses another fetcher.
+    /// Reports that the fetcher is unavailable (its program does not start). No request was made,
+    /// so nothing is recorded, and the visit chooses another fetcher.
     pub fn unavailable(&mut self, fetch: Fetch<S>, why: impl Into<String>) {
         let name = self.selector.fetcher_name(fetch.selection.fetcher);
         let why = format!("{name} is not available: {}", why.into());
@@ -227,7 +239,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Returns whether the crawler's network, which put a page in place of this one, does so for browsers, too.
+    /// Returns whether the crawler's network, which put a page in place of this one, does so for
+    /// browsers, too.
     fn is_refused_to_browsers(&self, sent: &SentRequest<'_>) -> bool {
         let (hosts, host) = (&self.selector.state().hosts, self.host());
         if sent.by.renders {
@@ -238,7 +251,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Excludes the browsers: the host or the network refused the request, so a render is wasted.
     fn exclude_browsers(&mut self) {
-        let browsers = self.selector.candidates().filter(|(_, spec)| spec.renders).map(|(id, _)| id);
+        let browsers =
+            self.selector.candidates().filter(|(_, spec)| spec.renders).map(|(id, _)| id);
         let browsers: Vec<_> = browsers.collect();
         browsers.into_iter().for_each(|id| self.tried.excluded.insert(id));
     }
@@ -255,8 +269,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.next = NextStep::DecideAfter(now.saturating_add(wait));
     }
 
-    /// Returns the maximum number of retries after a failure of this kind. A host that gives errors at any rate would
-    /// lose many pages with a single one.
+    /// Returns the maximum number of retries after a failure of this kind. A host that gives errors
+    /// at any rate would lose many pages with a single one.
     fn retry_limit(&self, max_retries: u32, kind: Option<ErrorKind>) -> u32 {
         let noise = match kind {
             Some(ErrorKind::ServerError) if max_retries > 0 => {
@@ -269,17 +283,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         max_retries.max((requests.ceil() as u32).saturating_sub(1).min(MAX_NOISE_RETRIES))
     }
 
-    /// Returns whether a failure may be retried once more, a little later: a host that has just served and fails twice in a
-    /// row may refuse for a moment, and its pace has not seen enough to say so.
+    /// Returns whether a failure may be retried once more, a little later: a host that has just
+    /// served and fails twice in a row may refuse for a moment, and its pace has not seen enough to
+    /// say so.
     fn may_retry_later(&self, max_retries: u32, kind: Option<ErrorKind>) -> bool {
-        let may_be_refusal = [ErrorKind::ServerError, ErrorKind::NetworkError, ErrorKind::Truncated];
+        let may_be_refusal =
+            [ErrorKind::ServerError, ErrorKind::NetworkError, ErrorKind::Truncated];
         max_retries > 0 && kind.is_some_and(|kind| may_be_refusal.contains(&kind))
     }
 
     /// Returns the pause that the response asks for.
     fn requested_pause(&self, result: &FetchResult, now: Timestamp) -> Option<Duration> {
         let date = || self.selector.clock().date_of(now);
-        let said = || header(&result.headers, "retry-after").and_then(|value| retry_after(value, date()));
+        let said =
+            || header(&result.headers, "retry-after").and_then(|value| retry_after(value, date()));
         result.retry_after.or_else(said)
     }
 

@@ -1,10 +1,11 @@
 //! Short pages: content, an application shell, or a block. A fetcher that renders can tell which.
 //!
-//! If a rendered page shows no more text than the plain response did, the page is short, and it is content. The plain
-//! fetcher, whose attempt was recorded as `wrong_tool`, gets the credit, and the other short pages of the host count as
-//! content at once. Three kinds of short pages never do: those without a visible character, those that hint at a block,
-//! and those whose text came for another address of the host. A crawler must not deliver short blocks. What a browser
-//! shows the same words for is settled for an hour, though: another address with these words costs no render.
+//! If a rendered page shows no more text than the plain response did, the page is short, and it is
+//! content. The plain fetcher, whose attempt was recorded as `wrong_tool`, gets the credit, and the
+//! other short pages of the host count as content at once. Three kinds of short pages never do:
+//! those without a visible character, those that hint at a block, and those whose text came for
+//! another address of the host. A crawler must not deliver short blocks. What a browser shows the
+//! same words for is settled for an hour, though: another address with these words costs no render.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -31,7 +32,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let Some(page) = result.short.filter(|_| result.outcome == Outcome::Empty) else { return };
         let hosts = &self.selector.state().hosts;
         let domain = self.host();
-        let came_before = hosts.record_short_page(domain, xxh3_64(self.link_name().as_bytes()), &page);
+        let came_before =
+            hosts.record_short_page(domain, xxh3_64(self.link_name().as_bytes()), &page);
         if page.chars == 0 || page.is_suspect || came_before {
             return self.settle_doubtful_page(&page, by, now);
         }
@@ -39,7 +41,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let plain = self.seen.short_pages.plain.filter(|(_, plain)| page.chars <= plain.chars);
             (plain.map(|(id, _)| id), plain.is_some())
         } else {
-            let rendered = self.seen.short_pages.rendered.is_some_and(|rendered| rendered.chars <= page.chars);
+            let rendered =
+                self.seen.short_pages.rendered.is_some_and(|rendered| rendered.chars <= page.chars);
             (None, rendered || hosts.has_complete_short_page(domain))
         };
         if !shows_all {
@@ -50,7 +53,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             return;
         }
         hosts.set_complete_short_page(domain);
-        if by.renders && self.seen.short_pages.plain.is_some_and(|(_, plain)| plain.text_hash == page.text_hash) {
+        if by.renders
+            && self
+                .seen
+                .short_pages
+                .plain
+                .is_some_and(|(_, plain)| plain.text_hash == page.text_hash)
+        {
             hosts.settle_short_page(domain, page.text_hash, now);
         }
         // The tag names the credited fetcher, so that a replay of the log learns the same.
@@ -66,7 +75,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             return;
         }
         if !by.renders {
-            self.seen.short_pages.is_settled = hosts.is_short_page_settled(self.host(), page.text_hash, now);
+            self.seen.short_pages.is_settled =
+                hosts.is_short_page_settled(self.host(), page.text_hash, now);
             self.seen.short_pages.doubtful = Some(page.text_hash);
         } else if self.seen.short_pages.doubtful == Some(page.text_hash) {
             hosts.settle_short_page(self.host(), page.text_hash, now);

@@ -1,4 +1,5 @@
-//! The steps of a visit: fetch, wait, end. Each owns its claims, and returns them when it is dropped.
+//! The steps of a visit: fetch, wait, end. Each owns its claims, and returns them when it is
+//! dropped.
 
 use std::fmt;
 use std::future::Future;
@@ -32,8 +33,8 @@ pub enum Step<S: Deref<Target = Selector>> {
     End(End),
 }
 
-/// One request to make. Dropped without a report, it leaves no trace: nothing is recorded, and its claims (the lead of
-/// the host's probe, the trial of a fetcher, the pace permit) are returned.
+/// One request to make. Dropped without a report, it leaves no trace: nothing is recorded, and its
+/// claims (the lead of the host's probe, the trial of a fetcher, the pace permit) are returned.
 #[derive(Debug)]
 pub struct Fetch<S: Deref<Target = Selector>> {
     pub(super) selector: S,
@@ -78,8 +79,8 @@ impl<S: Deref<Target = Selector>> Fetch<S> {
         self.deadline
     }
 
-    /// Returns the number of redirects that may be followed; those of this attempt that were written in HTML are
-    /// subtracted.
+    /// Returns the number of redirects that may be followed; those of this attempt that were
+    /// written in HTML are subtracted.
     pub fn max_redirects(&self) -> u32 {
         self.max_redirects
     }
@@ -89,8 +90,8 @@ impl<S: Deref<Target = Selector>> Fetch<S> {
         self.redirects
     }
 
-    /// Returns the target of the redirect that led here, within this attempt. `None` if the request is for the visit's own
-    /// URL.
+    /// Returns the target of the redirect that led here, within this attempt. `None` if the request
+    /// is for the visit's own URL.
     pub fn redirected_to(&self) -> Option<&Url> {
         self.requested.as_deref()
     }
@@ -100,7 +101,8 @@ impl<S: Deref<Target = Selector>> Fetch<S> {
         self.is_probe
     }
 
-    /// Returns the attempt's span: put the request within it. It ends when the fetch is reported or dropped.
+    /// Returns the attempt's span: put the request within it. It ends when the fetch is reported or
+    /// dropped.
     #[cfg(feature = "tracing")]
     pub fn span(&self) -> &tracing::Span {
         self.span.inner()
@@ -112,8 +114,8 @@ impl<S: Deref<Target = Selector>> Fetch<S> {
         &self.span
     }
 
-    /// Returns its claims, so that other visits of the host can continue. For a driver whose client is overdue: its
-    /// report can still come, and teaches the same.
+    /// Returns its claims, so that other visits of the host can continue. For a driver whose client
+    /// is overdue: its report can still come, and teaches the same.
     pub fn release(&mut self) {
         self.claims.abandon();
     }
@@ -146,8 +148,8 @@ impl<S: Deref<Target = Selector>> FetchClaims<S> {
         }
     }
 
-    /// Settles the claims after the attempt at `host` was recorded: followers can continue, and the breaker knows the
-    /// result. The trial of a fetcher on a host that only redirected is returned.
+    /// Settles the claims after the attempt at `host` was recorded: followers can continue, and the
+    /// breaker knows the result. The trial of a fetcher on a host that only redirected is returned.
     pub(super) fn settle(mut self, host: &str) {
         if let Some(trial) = self.trial.take_if(|trial| *trial.domain == *host) {
             trial.settle();
@@ -158,8 +160,8 @@ impl<S: Deref<Target = Selector>> FetchClaims<S> {
     }
 }
 
-/// The half-open trial of a fetcher on a domain. If it is dropped before it is settled, the next caller may try at
-/// once.
+/// The half-open trial of a fetcher on a domain. If it is dropped before it is settled, the next
+/// caller may try at once.
 #[derive(Debug)]
 pub(super) struct FetcherTrial<S: Deref<Target = Selector>> {
     selector: S,
@@ -169,7 +171,12 @@ pub(super) struct FetcherTrial<S: Deref<Target = Selector>> {
 }
 
 impl<S: Deref<Target = Selector>> FetcherTrial<S> {
-    pub(super) fn new(selector: S, domain: &str, fetcher: FetcherId, claimed: BreakerTrial) -> Self {
+    pub(super) fn new(
+        selector: S,
+        domain: &str,
+        fetcher: FetcherId,
+        claimed: BreakerTrial,
+    ) -> Self {
         Self { selector, domain: domain.into(), fetcher, claimed: Some(claimed) }
     }
 
@@ -186,7 +193,8 @@ impl<S: Deref<Target = Selector>> Drop for FetcherTrial<S> {
     }
 }
 
-/// The one trial of a host whose pause is over. If it is dropped without a verdict, the next caller may try at once.
+/// The one trial of a host whose pause is over. If it is dropped without a verdict, the next caller
+/// may try at once.
 #[derive(Debug)]
 pub(super) struct HostTrial<S: Deref<Target = Selector>> {
     pub(super) selector: S,
@@ -211,8 +219,9 @@ impl<S: Deref<Target = Selector>> HostTrial<S> {
 
 impl<S: Deref<Target = Selector>> Drop for HostTrial<S> {
     fn drop(&mut self) {
-        // Compare and swap: a pause that another trial set or lifted stays. This trial's own verdict may pause the host
-        // until exactly `held_until`, so a settled trial must not get here.
+        // Compare and swap: a pause that another trial set or lifted stays. This trial's own
+        // verdict may pause the host until exactly `held_until`, so a settled trial must not get
+        // here.
         if !self.is_settled {
             self.selector.claim_host_trial(&self.domain, self.held_until, self.ended);
         }
@@ -239,7 +248,8 @@ pub enum WaitReason {
     LocalFault,
     /// The host's pace does not admit the request yet.
     Pace,
-    /// The host blocked the visit, which may concern the page or the pace: another URL of the host goes first.
+    /// The host blocked the visit, which may concern the page or the pace: another URL of the host
+    /// goes first.
     Doubt,
 }
 
@@ -256,7 +266,11 @@ impl fmt::Display for WaitReason {
 }
 
 impl Wait {
-    pub(super) fn following(follower: &Follower, listener: EventListener, reason: WaitReason) -> Self {
+    pub(super) fn following(
+        follower: &Follower,
+        listener: EventListener,
+        reason: WaitReason,
+    ) -> Self {
         Self { until: follower.expected_by(), reason, listener: Some(listener) }
     }
 
@@ -265,8 +279,8 @@ impl Wait {
         Self { until: later.until, reason: WaitReason::Pace, listener: later.listener }
     }
 
-    /// Returns the latest end of the wait. Coming back earlier is fine: the visit then says whether it still has to
-    /// wait.
+    /// Returns the latest end of the wait. Coming back earlier is fine: the visit then says whether
+    /// it still has to wait.
     pub fn until(&self) -> Timestamp {
         self.until
     }
@@ -276,8 +290,8 @@ impl Wait {
         self.reason
     }
 
-    /// Completes when the awaited event happens, on any runtime; never if only time ends the wait. Race it against a
-    /// timer that ends at [`until`](Self::until).
+    /// Completes when the awaited event happens, on any runtime; never if only time ends the wait.
+    /// Race it against a timer that ends at [`until`](Self::until).
     #[allow(clippy::manual_async_fn, reason = "the signature promises a `Send` future")]
     pub fn notified(&mut self) -> impl Future<Output = ()> + Send + '_ {
         async move {
@@ -288,8 +302,9 @@ impl Wait {
         }
     }
 
-    /// Completes when the awaited event happens or [`until`](Self::until) has come, whichever is first. `sleep` makes
-    /// the timer of the runtime, such as `tokio::time::sleep`. Call [`Visit::next`](super::Visit::next) afterwards.
+    /// Completes when the awaited event happens or [`until`](Self::until) has come, whichever is
+    /// first. `sleep` makes the timer of the runtime, such as `tokio::time::sleep`. Call
+    /// [`Visit::next`](super::Visit::next) afterwards.
     ///
     /// ```
     /// # use fetchwise::{Selector, visit::Step};
@@ -310,15 +325,18 @@ impl Wait {
     pub async fn ready<T: Future>(mut self, sleep: impl FnOnce(Duration) -> T) {
         let timer = sleep(self.until.since(Timestamp::now()));
         let (mut timer, mut event) = (std::pin::pin!(timer), std::pin::pin!(self.notified()));
-        std::future::poll_fn(|context| match (event.as_mut().poll(context), timer.as_mut().poll(context)) {
-            (Poll::Pending, Poll::Pending) => Poll::Pending,
-            _ => Poll::Ready(()),
+        std::future::poll_fn(|context| {
+            match (event.as_mut().poll(context), timer.as_mut().poll(context)) {
+                (Poll::Pending, Poll::Pending) => Poll::Pending,
+                _ => Poll::Ready(()),
+            }
         })
         .await;
     }
 
-    /// Blocks this thread until the awaited event happens, until [`until`](Self::until), or for `at_most`, whichever is
-    /// first: for a crawler on threads. Call [`Visit::next`](super::Visit::next) afterwards.
+    /// Blocks this thread until the awaited event happens, until [`until`](Self::until), or for
+    /// `at_most`, whichever is first: for a crawler on threads. Call
+    /// [`Visit::next`](super::Visit::next) afterwards.
     pub fn block(self, at_most: Duration) {
         let at_most = at_most.min(self.until.since(Timestamp::now()));
         match self.listener {
@@ -344,8 +362,8 @@ pub struct End {
     pub status: Option<u16>,
     /// Whether any attempt was blocked.
     pub is_banned: bool,
-    /// Whether the last attempt was the trial of a host that served until it began to refuse all requests, and still
-    /// does. That says nothing of the link.
+    /// Whether the last attempt was the trial of a host that served until it began to refuse all
+    /// requests, and still does. That says nothing of the link.
     pub was_trial: bool,
     /// The number of recorded attempts, with probe and retry.
     pub requests: u32,
@@ -353,7 +371,8 @@ pub struct End {
     pub paused_until: Option<Timestamp>,
     /// The price that a 402 named.
     pub price: Option<Box<str>>,
-    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in.
+    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product
+    /// before its log-in.
     pub is_default_page: bool,
     /// The reason of the detector's verdict on the last attempt, if that failed.
     pub verdict: Option<Box<VerdictReason>>,
@@ -383,7 +402,8 @@ pub enum VisitOutcome {
         /// What is paused.
         whom: WaitScope,
     },
-    /// No request was made: no fetcher gets past the vendor that blocks on this host. The link is paused.
+    /// No request was made: no fetcher gets past the vendor that blocks on this host. The link is
+    /// paused.
     NoViableFetcher {
         /// The vendor, as blocks name it: `block_datadome`.
         vendor: String,
@@ -399,8 +419,8 @@ impl VisitOutcome {
     pub const NAMES: [&str; 7] =
         ["delivered", "failed", "paused", "paced", "no_viable_fetcher", "no_route", "no_fetcher"];
 
-    /// Returns its name: the one that traces, metrics, the HTTP interface, Python and Node have, too. `paced` is a pause
-    /// of the host's pace only.
+    /// Returns its name: the one that traces, metrics, the HTTP interface, Python and Node have,
+    /// too. `paced` is a pause of the host's pace only.
     pub fn name(&self) -> &'static str {
         Self::NAMES[self.index()]
     }
@@ -424,7 +444,9 @@ impl fmt::Display for VisitOutcome {
         f.write_str(self.name())?;
         match self {
             Self::Failed(error) => write!(f, " ({error})"),
-            Self::Paused { whom: whom @ (WaitScope::Link | WaitScope::Host), .. } => write!(f, " ({whom})"),
+            Self::Paused { whom: whom @ (WaitScope::Link | WaitScope::Host), .. } => {
+                write!(f, " ({whom})")
+            }
             Self::NoViableFetcher { vendor } => write!(f, " ({vendor})"),
             Self::NoRoute(error) => write!(f, " ({error})"),
             _ => Ok(()),
@@ -450,8 +472,8 @@ pub enum WaitScope {
     Link,
     /// Its whole host.
     Host,
-    /// The pace of its host: nothing is paused, and the visit may not wait so long for admission, or its driver did not
-    /// want to.
+    /// The pace of its host: nothing is paused, and the visit may not wait so long for admission,
+    /// or its driver did not want to.
     Pace,
 }
 

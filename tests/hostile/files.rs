@@ -37,7 +37,11 @@ fn stored_names_are_not_options_and_keep_their_extension() {
         let headers = vec![Header::new("content-type", "text/html")];
         let path = put(&store, &url, &page(&url, headers, Body::in_memory("x")));
         let below = path.strip_prefix(dir.path()).unwrap();
-        assert!(below.iter().all(|part| !part.to_string_lossy().starts_with('-')), "{}", path.display());
+        assert!(
+            below.iter().all(|part| !part.to_string_lossy().starts_with('-')),
+            "{}",
+            path.display()
+        );
         assert_eq!(path.extension().unwrap(), extension, "{}", path.display());
     }
 }
@@ -148,7 +152,8 @@ fn a_header_with_a_line_break_in_its_name_does_not_get_into_an_archive() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("crawl.warc");
     let url: Url = "http://e.org/".parse().unwrap();
-    let headers = vec![Header::new("x\r\nset-cookie: evil", "1"), Header::new("server", "s\r\nevil: 1")];
+    let headers =
+        vec![Header::new("x\r\nset-cookie: evil", "1"), Header::new("server", "s\r\nevil: 1")];
     put(&Warc::open(&path).unwrap(), &url, &page(&url, headers, Body::in_memory("<p>x")));
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("server: sevil: 1\r\n") && !text.contains("set-cookie"), "{text}");
@@ -157,7 +162,8 @@ fn a_header_with_a_line_break_in_its_name_does_not_get_into_an_archive() {
 #[tokio::test]
 async fn a_long_body_has_no_name_until_it_is_stored_completely() {
     bounded(async {
-        let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::GoesOnAndOn(3 << 20)).await);
+        let (dir, server) =
+            (tempfile::tempdir().unwrap(), Hostile::start(Temper::GoesOnAndOn(3 << 20)).await);
         let fetcher = builder().temp_dir(dir.path()).build().unwrap();
         let limits = Limits { max_in_memory: 1000, ..within(120) };
         let response = get(&fetcher, &server.url("/"), &limits).await.unwrap();

@@ -1,5 +1,5 @@
-//! HTTP/2 servers that send frames for ever: each costs its deadline and little memory, and then its connection is
-//! closed.
+//! HTTP/2 servers that send frames for ever: each costs its deadline and little memory, and then
+//! its connection is closed.
 
 use fetchwise_testsite::poll::until;
 
@@ -28,7 +28,11 @@ async fn survives(flood: Flood) {
         assert_eq!(server.requests(), 1, "{flood:?}: one attempt is one request");
         until("the connection is closed after the request", || server.hung_up()).await;
         let grown = resident().saturating_sub(before);
-        assert!(grown < MAX_MEMORY, "{flood:?}: {grown} bytes more after {} were sent", server.sent());
+        assert!(
+            grown < MAX_MEMORY,
+            "{flood:?}: {grown} bytes more after {} were sent",
+            server.sent()
+        );
         println!("{flood:?}: {} MB sent, {} MB more memory", server.sent() >> 20, grown >> 20);
     })
     .await;

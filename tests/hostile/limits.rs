@@ -15,8 +15,9 @@ use crate::tempers::{Hostile, Temper};
 async fn fetch_at_once(server: &Hostile, count: usize) -> Vec<Result<Response, FetchError>> {
     let guard = fetchwise::fetch::address_guard::AddressGuard::new([], true);
     let fetcher = fetchwise::fetch::http::HttpFetcher::new(guard).unwrap();
-    let urls: Vec<url::Url> =
-        (0..count).map(|n| format!("http://localhost:{}/{n}", server.address.port()).parse().unwrap()).collect();
+    let urls: Vec<url::Url> = (0..count)
+        .map(|n| format!("http://localhost:{}/{n}", server.address.port()).parse().unwrap())
+        .collect();
     let limits = within(120);
     join_all(urls.iter().map(|url| get(&fetcher, url, &limits))).await
 }
@@ -30,9 +31,19 @@ async fn too_few_descriptors_are_a_local_fault() {
         let server = Hostile::start(Temper::LeadsOn(0)).await;
         let ends = fetch_at_once(&server, 300).await;
         let failed: Vec<_> = ends.iter().filter_map(|end| end.as_ref().err()).collect();
-        assert!(failed.len() > 100, "{} of 300 failed: there were enough descriptors", failed.len());
+        assert!(
+            failed.len() > 100,
+            "{} of 300 failed: there were enough descriptors",
+            failed.len()
+        );
         let blamed: Vec<_> = failed.iter().filter(|error| !error.local).collect();
-        assert!(blamed.is_empty(), "{} of {} failures: {:?}", blamed.len(), failed.len(), blamed.first());
+        assert!(
+            blamed.is_empty(),
+            "{} of {} failures: {:?}",
+            blamed.len(),
+            failed.len(),
+            blamed.first()
+        );
         drop(ends);
         // With descriptors available again, requests succeed.
         for end in fetch_at_once(&server, 3).await {
@@ -67,7 +78,10 @@ fn script(text: &str) -> CommandFetcher {
 async fn a_missing_temporary_folder_is_a_local_fault_for_http_and_child_processes() {
     let missing = "export TMPDIR=/nonexistent/fetchwise";
     if !is_alone() {
-        return alone("limits::a_missing_temporary_folder_is_a_local_fault_for_http_and_child_processes", missing);
+        return alone(
+            "limits::a_missing_temporary_folder_is_a_local_fault_for_http_and_child_processes",
+            missing,
+        );
     }
     bounded(async {
         let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
@@ -85,7 +99,10 @@ async fn a_missing_temporary_folder_is_a_local_fault_for_the_browser() {
     let Some(program) = chromium() else { return };
     if !is_alone() {
         let missing = "export TMPDIR=/nonexistent/fetchwise";
-        return alone("limits::a_missing_temporary_folder_is_a_local_fault_for_the_browser", missing);
+        return alone(
+            "limits::a_missing_temporary_folder_is_a_local_fault_for_the_browser",
+            missing,
+        );
     }
     bounded(async {
         let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
@@ -101,7 +118,10 @@ async fn a_missing_temporary_folder_is_a_local_fault_for_the_browser() {
 async fn a_full_disk_is_a_local_fault() {
     // Without the system's temporary folder, which would take the body in place of the full one.
     if !is_alone() {
-        return alone("limits::a_full_disk_is_a_local_fault", "export TMPDIR=/nonexistent/fetchwise");
+        return alone(
+            "limits::a_full_disk_is_a_local_fault",
+            "export TMPDIR=/nonexistent/fetchwise",
+        );
     }
     bounded(async {
         let dir = tempfile::tempdir_in("/tmp").unwrap();
@@ -115,7 +135,8 @@ async fn a_full_disk_is_a_local_fault() {
         }
         let server = Hostile::start(Temper::GoesOnAndOn(1 << 20)).await;
         let fetcher = builder().temp_dir(dir.path()).build().unwrap();
-        let error = get(&fetcher, &server.url("/"), &Limits { max_in_memory: 1000, ..within(120) }).await;
+        let error =
+            get(&fetcher, &server.url("/"), &Limits { max_in_memory: 1000, ..within(120) }).await;
         let _ = std::process::Command::new("umount").arg("-l").arg(dir.path()).output();
         let error = error.unwrap_err();
         assert!(error.local, "{error:?}");
@@ -123,11 +144,14 @@ async fn a_full_disk_is_a_local_fault() {
     .await;
 }
 
-/// Returns a command that runs `then` in an empty network namespace; `None` if that is not allowed here.
+/// Returns a command that runs `then` in an empty network namespace; `None` if that is not allowed
+/// here.
 fn without_network(then: &str) -> Option<String> {
     let allowed = std::process::Command::new("unshare").args(["-n", "true"]).output();
     let own = "if [ -z \"$OWN_NETWORK\" ]; then export OWN_NETWORK=1; exec unshare -n /bin/sh -c";
-    allowed.is_ok_and(|out| out.status.success()).then(|| format!("{own} '{then} exec \"$@\"' sh \"$@\"; fi"))
+    allowed
+        .is_ok_and(|out| out.status.success())
+        .then(|| format!("{own} '{then} exec \"$@\"' sh \"$@\"; fi"))
 }
 
 #[tokio::test]
@@ -184,7 +208,8 @@ fn pretender(dir: &tempfile::TempDir, text: &str) -> PathBuf {
 async fn a_slow_browser_start_is_a_local_fault() {
     let Some(program) = chromium() else { return };
     bounded(async {
-        let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::LeadsOn(0)).await);
+        let (dir, server) =
+            (tempfile::tempdir().unwrap(), Hostile::start(Temper::LeadsOn(0)).await);
         // It starts once the test has seen that it does not.
         let may_start = dir.path().join("may-start");
         let wait = format!("while [ ! -e '{}' ]; do sleep 0.1; done", may_start.display());
@@ -204,11 +229,16 @@ async fn a_slow_browser_start_is_a_local_fault() {
 #[tokio::test]
 async fn a_browser_that_cannot_start_is_unavailable() {
     bounded(async {
-        let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::LeadsOn(0)).await);
-        let broken = pretender(&dir, "echo 'libfoo.so: cannot open shared object file' >&2\nexit 127");
+        let (dir, server) =
+            (tempfile::tempdir().unwrap(), Hostile::start(Temper::LeadsOn(0)).await);
+        let broken =
+            pretender(&dir, "echo 'libfoo.so: cannot open shared object file' >&2\nexit 127");
         let browser = BrowserFetcher::new(broken, BrowserOptions::default(), dialer()).unwrap();
         let error = get(&browser, &server.url("/"), &within(120)).await.unwrap_err();
-        assert!(error.unavailable && !error.local && error.message.contains("libfoo.so"), "{error:?}");
+        assert!(
+            error.unavailable && !error.local && error.message.contains("libfoo.so"),
+            "{error:?}"
+        );
         assert!(browser.why_not_started().is_some_and(|why| why.contains("libfoo.so")));
     })
     .await;

@@ -16,7 +16,11 @@ fn browser(options: BrowserOptions, dialer: Dialer) -> Option<BrowserFetcher> {
 
 /// A page that is blocked is an error at the deadline: it is never read as it is.
 fn without_concessions() -> BrowserOptions {
-    BrowserOptions { max_settle: Duration::from_secs(600), give_in_percent: 100, ..BrowserOptions::default() }
+    BrowserOptions {
+        max_settle: Duration::from_secs(600),
+        give_in_percent: 100,
+        ..BrowserOptions::default()
+    }
 }
 
 #[tokio::test]
@@ -26,9 +30,13 @@ async fn no_server_can_impersonate_the_filtering_proxy() {
         let secure = Hostile::start_tls(Temper::SpeaksForTheProxy, &certificate).await;
         let plain = Hostile::start(Temper::SpeaksForTheProxy).await;
         // The certificate is not part of this test.
-        let options =
-            BrowserOptions { extra_args: vec!["--ignore-certificate-errors".to_owned()], ..BrowserOptions::default() };
-        let Some(browser) = browser(options, Dialer::with_resolver(guard(), Rebinding::new(&["127.0.0.1"]))) else {
+        let options = BrowserOptions {
+            extra_args: vec!["--ignore-certificate-errors".to_owned()],
+            ..BrowserOptions::default()
+        };
+        let Some(browser) =
+            browser(options, Dialer::with_resolver(guard(), Rebinding::new(&["127.0.0.1"])))
+        else {
             return;
         };
         let secure = format!("https://forger.example:{}/", secure.address.port()).parse().unwrap();

@@ -17,12 +17,17 @@ async fn a_request_is_repeated_only_if_no_byte_came_back() {
             (Temper::BreaksOffOnTheSecond, false),
             (Temper::ResetsOnTheSecond, false),
         ] {
-            let (server, fetcher) = (Hostile::start(temper.clone()).await, builder().build().unwrap());
+            let (server, fetcher) =
+                (Hostile::start(temper.clone()).await, builder().build().unwrap());
             get(&fetcher, &server.url("/1"), &within(120)).await.unwrap();
             let second = get(&fetcher, &server.url("/2"), &within(120)).await;
             assert_eq!(second.is_ok(), again, "{temper:?}: {second:?}");
             let sent = server.requests().iter().filter(|path| *path == "/2").count();
-            assert_eq!(sent, if again { 2 } else { 1 }, "{temper:?}: each processed request is an attempt");
+            assert_eq!(
+                sent,
+                if again { 2 } else { 1 },
+                "{temper:?}: each processed request is an attempt"
+            );
             assert_eq!(server.connections(), if again { 2 } else { 1 }, "{temper:?}");
         }
     })
@@ -33,14 +38,18 @@ async fn a_request_is_repeated_only_if_no_byte_came_back() {
 async fn the_same_holds_with_tls_whose_close_notify_is_not_a_response() {
     bounded(async {
         let certificate = Certificate::for_names(&["tls.example"]);
-        for (temper, again) in [(Temper::HangsUpOnTheSecond, true), (Temper::BreaksOffOnTheSecond, false)] {
+        for (temper, again) in
+            [(Temper::HangsUpOnTheSecond, true), (Temper::BreaksOffOnTheSecond, false)]
+        {
             let server = Hostile::start_tls(temper.clone(), &certificate).await;
             let fetcher = builder()
                 .resolver(Rebinding::new(&["127.0.0.1"]))
                 .root_certificate(certificate.der.clone())
                 .build()
                 .unwrap();
-            let url = |path: &str| format!("https://tls.example:{}{path}", server.address.port()).parse().unwrap();
+            let url = |path: &str| {
+                format!("https://tls.example:{}{path}", server.address.port()).parse().unwrap()
+            };
             get(&fetcher, &url("/1"), &within(120)).await.unwrap();
             let second = get(&fetcher, &url("/2"), &within(120)).await;
             assert_eq!(second.is_ok(), again, "{temper:?}: {second:?}");
@@ -86,9 +95,15 @@ async fn a_limit_that_ended_a_fetch_is_named_with_its_value() {
         let fetcher = builder().build().unwrap();
         let small = Limits { max_redirects: 5, ..within(120) };
         let error = get(&fetcher, &server.url("/0"), &small).await.unwrap_err();
-        assert_eq!((error.kind, error.limit), (ErrorKind::RedirectLoop, Some(LimitMet::Redirects(5))));
+        assert_eq!(
+            (error.kind, error.limit),
+            (ErrorKind::RedirectLoop, Some(LimitMet::Redirects(5)))
+        );
         assert!(error.limit.unwrap().is_wider_in(&within(120)), "wider limits allow another try");
-        assert_eq!(body(&get(&fetcher, &server.url("/0"), &within(120)).await.unwrap()), b"<p>arrived");
+        assert_eq!(
+            body(&get(&fetcher, &server.url("/0"), &within(120)).await.unwrap()),
+            b"<p>arrived"
+        );
 
         let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
         let small = Limits { max_body: 1000, ..within(120) };
@@ -105,7 +120,8 @@ async fn a_limit_that_ended_a_fetch_is_named_with_its_value() {
 async fn a_page_with_ten_codings_is_refused() {
     bounded(async {
         let server = Hostile::start(Temper::WrapsUp(10)).await;
-        let error = get(&builder().build().unwrap(), &server.url("/"), &within(120)).await.unwrap_err();
+        let error =
+            get(&builder().build().unwrap(), &server.url("/"), &within(120)).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::TooLarge);
         assert!(error.message.contains("codings: 10"), "{error}");
     })
@@ -115,7 +131,8 @@ async fn a_page_with_ten_codings_is_refused() {
 #[tokio::test]
 async fn dns_rebinding_does_not_reach_a_private_network() {
     bounded(async {
-        // The name resolves to a public address for the check, and to a forbidden network when it is resolved again.
+        // The name resolves to a public address for the check, and to a forbidden network when it
+        // is resolved again.
         let names = Rebinding::new(&["127.0.0.1", "127.0.0.2"]);
         let server = Hostile::start(Temper::HangsUpOnTheSecond).await;
         let fetcher = builder().resolver(names.clone()).build().unwrap();

@@ -16,7 +16,9 @@ use crate::tempers::{Hostile, Temper};
 fn processes(text: &str) -> Vec<(i32, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         if line.contains(text) {
@@ -47,7 +49,8 @@ async fn a_process_that_holds_a_browser() {
     tokio::time::sleep(Duration::from_secs(600)).await;
 }
 
-/// Starts that process (none without a Chromium), with `dir` as its home and its folder for temporary files, and waits for its browser.
+/// Starts that process (none without a Chromium), with `dir` as its home and its folder for
+/// temporary files, and waits for its browser.
 async fn victim(dir: &Path) -> Option<std::process::Child> {
     chromium()?;
     let child = Command::new(std::env::current_exe().unwrap())
@@ -65,7 +68,9 @@ async fn victim(dir: &Path) -> Option<std::process::Child> {
 }
 
 fn profiles(dir: &Path) -> usize {
-    let named = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("fetchwise-chromium-");
+    let named = |entry: &fs::DirEntry| {
+        entry.file_name().to_string_lossy().starts_with("fetchwise-chromium-")
+    };
     fs::read_dir(dir).unwrap().flatten().filter(named).count()
 }
 
@@ -75,7 +80,8 @@ async fn a_browser_ends_with_its_process_even_if_its_watcher_was_killed_first() 
         let dir = tempfile::tempdir().unwrap();
         let Some(mut child) = victim(dir.path()).await else { return };
         let mark = dir.path().join("fetchwise-chromium-").to_string_lossy().into_owned();
-        let watchers = || processes(&mark).into_iter().filter(|(_, line)| line.contains("fetchwise-watcher"));
+        let watchers =
+            || processes(&mark).into_iter().filter(|(_, line)| line.contains("fetchwise-watcher"));
         let first = watchers().map(|(pid, _)| pid).next().expect("there is a watcher");
         kill(first);
         until("the watcher is not replaced", || watchers().any(|(pid, _)| pid != first)).await;
@@ -101,7 +107,11 @@ async fn files_of_a_killed_process_are_removed_and_its_home_is_unchanged() {
         let Some(mut child) = victim(dir.path()).await else { return };
         assert_eq!(profiles(dir.path()), 1);
         let home = || -> Vec<_> {
-            let list = Command::new("find").arg(dir.path().join("home")).args(["-type", "f"]).output().unwrap();
+            let list = Command::new("find")
+                .arg(dir.path().join("home"))
+                .args(["-type", "f"])
+                .output()
+                .unwrap();
             String::from_utf8(list.stdout).unwrap().lines().map(str::to_owned).collect()
         };
         assert_eq!(home(), Vec::<String>::new(), "Chromium keeps everything in its profile");

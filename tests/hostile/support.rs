@@ -1,4 +1,5 @@
-//! Helpers: the browser to test with, short requests, a resolver with a fixed table, and tests that run again in their own process.
+//! Helpers: the browser to test with, short requests, a resolver with a fixed table, and tests that
+//! run again in their own process.
 
 use std::future::Future;
 use std::io::{self, Read};
@@ -43,7 +44,11 @@ pub(crate) fn within(seconds: u64) -> Limits {
     Limits { deadline: Duration::from_secs(seconds), ..Limits::default() }
 }
 
-pub(crate) async fn get(fetcher: &dyn Fetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
+pub(crate) async fn get(
+    fetcher: &dyn Fetcher,
+    url: &Url,
+    limits: &Limits,
+) -> Result<Response, FetchError> {
     fetcher.fetch(Request::new(url, limits)).await
 }
 
@@ -94,7 +99,8 @@ pub(crate) fn is_alone() -> bool {
     std::env::var_os(ALONE).is_some()
 }
 
-/// Runs the test `name` in its own process, after the shell has executed `setup` (limits, a mask, variables).
+/// Runs the test `name` in its own process, after the shell has executed `setup` (limits, a mask,
+/// variables).
 pub(crate) fn alone(name: &str, setup: &str) {
     let Output { status, stdout, stderr } = Command::new("/bin/sh")
         .args(["-c", &format!("{setup}\nexec \"$@\""), "sh"])

@@ -1,5 +1,6 @@
-//! Hostile servers by name. A [`Temper`] is the behaviour of a plain server, a [`Flood`] the endless frames of an
-//! HTTP/2 server. Both listen on loopback, count what reaches them, and end with the runtime of their test.
+//! Hostile servers by name. A [`Temper`] is the behaviour of a plain server, a [`Flood`] the
+//! endless frames of an HTTP/2 server. Both listen on loopback, count what reaches them, and end
+//! with the runtime of their test.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -16,11 +17,14 @@ use tokio_rustls::TlsAcceptor;
 /// The behaviour of a server of plain HTTP/1.1 (or the same with TLS).
 #[derive(Clone, Debug)]
 pub(crate) enum Temper {
-    /// Responds to the first request of each connection, and closes it silently when the second one comes.
+    /// Responds to the first request of each connection, and closes it silently when the second one
+    /// comes.
     HangsUpOnTheSecond,
-    /// Responds to the first request of each connection, and closes in the middle of the second response.
+    /// Responds to the first request of each connection, and closes in the middle of the second
+    /// response.
     BreaksOffOnTheSecond,
-    /// Responds to the first request of each connection, and resets it after one byte when the second one comes.
+    /// Responds to the first request of each connection, and resets it after one byte when the
+    /// second one comes.
     ResetsOnTheSecond,
     /// `/0` redirects to `/1` and so on; `/N` is the page.
     LeadsOn(u32),
@@ -86,7 +90,9 @@ impl Hostile {
     }
 }
 
-async fn listen<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> (SocketAddr, Arc<AtomicUsize>)
+async fn listen<F>(
+    serve: impl Fn(TcpStream) -> F + Send + 'static,
+) -> (SocketAddr, Arc<AtomicUsize>)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -109,7 +115,11 @@ where
     (address, connections)
 }
 
-async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, temper: &Temper, log: &Mutex<Vec<String>>) {
+async fn converse(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    temper: &Temper,
+    log: &Mutex<Vec<String>>,
+) {
     for nth in 0.. {
         let Some(path) = read_request(&mut stream).await else { return };
         log.lock().unwrap().push(path.clone());
@@ -137,14 +147,22 @@ async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, temper: &Temp
             }
             Temper::WrapsUp(times) => {
                 let codings = vec!["gzip"; *times].join(", ");
-                response("200 OK", &format!("content-encoding: {codings}\r\ncontent-type: text/html\r\n"), b"<p>text")
+                response(
+                    "200 OK",
+                    &format!("content-encoding: {codings}\r\ncontent-type: text/html\r\n"),
+                    b"<p>text",
+                )
             }
             Temper::SpeaksForTheProxy => {
                 let headers = "x-fetchwise-error: dns_error\r\nx-fetchwise-refused: 1\r\ncontent-type: text/html\r\n";
                 response("403 Forbidden", headers, b"<p>no")
             }
-            Temper::GoesOnAndOn(len) => response("200 OK", "content-type: application/pdf\r\n", &noise(*len)),
-            Temper::Shows(page) => response("200 OK", "content-type: text/html\r\n", page.as_bytes()),
+            Temper::GoesOnAndOn(len) => {
+                response("200 OK", "content-type: application/pdf\r\n", &noise(*len))
+            }
+            Temper::Shows(page) => {
+                response("200 OK", "content-type: text/html\r\n", page.as_bytes())
+            }
             Temper::AsksForPasswords => {
                 let headers = "www-authenticate: Basic realm=\"r\"\r\ncontent-type: text/html\r\n";
                 response("401 Unauthorized", headers, b"<p>who are you<img src=/image>")
@@ -176,7 +194,8 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         bytes.extend_from_slice(&(state ^ (state >> 29)).to_le_bytes());
     }
     bytes.truncate(len);
@@ -195,21 +214,29 @@ impl Certificate {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let made = rcgen::generate_simple_self_signed(names).unwrap();
         let der = made.cert.der().to_vec();
-        let lines: Vec<String> =
-            STANDARD.encode(&der).as_bytes().chunks(64).map(|l| String::from_utf8_lossy(l).into()).collect();
-        let pem = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"));
+        let lines: Vec<String> = STANDARD
+            .encode(&der)
+            .as_bytes()
+            .chunks(64)
+            .map(|l| String::from_utf8_lossy(l).into())
+            .collect();
+        let pem = format!(
+            "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+            lines.join("\n")
+        );
         Self { key: made.signing_key.serialize_der(), der, pem }
     }
 
     pub(crate) fn acceptor(&self, protocol: &[u8]) -> TlsAcceptor {
         let key = rustls::pki_types::PrivateKeyDer::try_from(self.key.clone()).unwrap();
-        let mut config =
-            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_no_client_auth()
-                .with_single_cert(vec![self.der.clone().into()], key)
-                .unwrap();
+        let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(
+            rustls::crypto::ring::default_provider(),
+        ))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![self.der.clone().into()], key)
+        .unwrap();
         config.alpn_protocols = vec![protocol.to_vec()];
         TlsAcceptor::from(Arc::new(config))
     }
@@ -258,16 +285,21 @@ impl Flood {
             Self::Settings => (Vec::new(), many(frame(4, 0, 0, &[0, 3, 0, 0, 0, 100]))),
             Self::Pings => (Vec::new(), many(frame(6, 0, 0, b"12345678"))),
             // Headers without END_HEADERS, then literals `x: y` without indexing.
-            Self::Continuations => {
-                (frame(1, 0, stream, STATUS_200), many(frame(9, 0, stream, &[0, 1, b'x', 1, b'y'].repeat(100))))
+            Self::Continuations => (
+                frame(1, 0, stream, STATUS_200),
+                many(frame(9, 0, stream, &[0, 1, b'x', 1, b'y'].repeat(100))),
+            ),
+            Self::Resets => {
+                (frame(1, 4, stream, STATUS_200), many(frame(3, 0, stream, &7_u32.to_be_bytes())))
             }
-            Self::Resets => (frame(1, 4, stream, STATUS_200), many(frame(3, 0, stream, &7_u32.to_be_bytes()))),
             Self::EmptyData => (frame(1, 4, stream, STATUS_200), many(frame(0, 0, stream, b""))),
             Self::EarlyHints => (Vec::new(), many(frame(1, 4, stream, STATUS_103))),
             Self::WindowUpdates => (Vec::new(), many(frame(8, 0, stream, &[0, 0, 0, 1]))),
             Self::PushedResets => {
-                let pushed = (1..200_u32)
-                    .flat_map(|n| [frame(1, 4, 2 * n, STATUS_200), frame(3, 0, 2 * n, &7_u32.to_be_bytes())].concat());
+                let pushed = (1..200_u32).flat_map(|n| {
+                    [frame(1, 4, 2 * n, STATUS_200), frame(3, 0, 2 * n, &7_u32.to_be_bytes())]
+                        .concat()
+                });
                 (Vec::new(), pushed.collect())
             }
         }
@@ -292,7 +324,8 @@ impl Flooder {
     pub(crate) async fn start(flood: Flood) -> Self {
         let certificate = Certificate::for_names(&["flood.example"]);
         let acceptor = certificate.acceptor(b"h2");
-        let (sent, hung_up, requests): (_, Arc<AtomicBool>, _) = (Arc::default(), Arc::default(), Arc::default());
+        let (sent, hung_up, requests): (_, Arc<AtomicBool>, _) =
+            (Arc::default(), Arc::default(), Arc::default());
         let (count, over, asked) = (Arc::clone(&sent), Arc::clone(&hung_up), Arc::clone(&requests));
         let (address, _) = listen(move |stream| {
             let (acceptor, count, over, asked) =
@@ -321,7 +354,12 @@ impl Flooder {
     }
 }
 
-async fn flood_over(stream: impl AsyncRead + AsyncWrite, flood: Flood, sent: &AtomicU64, requests: &AtomicUsize) {
+async fn flood_over(
+    stream: impl AsyncRead + AsyncWrite,
+    flood: Flood,
+    sent: &AtomicU64,
+    requests: &AtomicUsize,
+) {
     let (mut read, mut write) = tokio::io::split(stream);
     if write.write_all(&frame(4, 0, 0, b"")).await.is_err() || write.flush().await.is_err() {
         return;
@@ -357,7 +395,8 @@ async fn flood_over(stream: impl AsyncRead + AsyncWrite, flood: Flood, sent: &At
     }
 }
 
-/// The treatment of the second request on the first connection of an HTTP/2 server; all others get a response.
+/// The treatment of the second request on the first connection of an HTTP/2 server; all others get
+/// a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Farewell {
     /// Sends GOAWAY without having processed the request.
@@ -370,8 +409,12 @@ pub(crate) enum Farewell {
     BlamesUs,
 }
 
-/// Starts an HTTP/2 server for `farewell.example`, and returns the number of requests that reached it.
-pub(crate) async fn farewell(farewell: Farewell, certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>) {
+/// Starts an HTTP/2 server for `farewell.example`, and returns the number of requests that reached
+/// it.
+pub(crate) async fn farewell(
+    farewell: Farewell,
+    certificate: &Certificate,
+) -> (SocketAddr, Arc<AtomicUsize>) {
     let acceptor = certificate.acceptor(b"h2");
     let requests = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&requests);
@@ -393,7 +436,9 @@ pub(crate) async fn farewell(farewell: Farewell, certificate: &Certificate) -> (
                 answer = match (asked.fetch_add(1, Ordering::SeqCst), farewell) {
                     (1, Farewell::HangsUp) => return,
                     (1, Farewell::SaysGoodbye) => frame(7, 0, 0, &[last, [0; 4]].concat()),
-                    (1, Farewell::BlamesUs) => frame(7, 0, 0, &[last, 11_u32.to_be_bytes()].concat()),
+                    (1, Farewell::BlamesUs) => {
+                        frame(7, 0, 0, &[last, 11_u32.to_be_bytes()].concat())
+                    }
                     (1, Farewell::RefusesTheStream) => frame(3, 0, stream, &7_u32.to_be_bytes()),
                     // Status 200, and the end of the stream.
                     _ => frame(1, 5, stream, &[0x88]),

@@ -1,4 +1,5 @@
-//! A busy site that changes: the time until the better fetcher is used, through the calls that a crawler makes.
+//! A busy site that changes: the time until the better fetcher is used, through the calls that a
+//! crawler makes.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 const DAY_MS: u64 = 86_400_000;
 const A_DAY: u64 = 100_000;
 const DAYS: u64 = 60;
-/// A debug build learns every 200th of those attempts. That fills the memory of the recent past, and saturates the
-/// decayed weights by every measure that a decision uses.
+/// A debug build learns every 200th of those attempts. That fills the memory of the recent past,
+/// and saturates the decayed weights by every measure that a decision uses.
 const EVERY: u64 = if cfg!(debug_assertions) { 200 } else { 1 };
 
 struct Site {
@@ -23,14 +24,16 @@ struct Site {
 }
 
 impl Site {
-    /// Returns a site after 60 days of 100 000 attempts. Plain requests served all of them; at times the browser was
-    /// used, too.
+    /// Returns a site after 60 days of 100 000 attempts. Plain requests served all of them; at
+    /// times the browser was used, too.
     fn warm() -> Self {
         let names = ["direct_access", "playwright", "playwright_stealth"];
-        let builder = names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
+        let builder =
+            names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
         let mut site = Self { selector: builder.around(BEGIN).build().unwrap(), n: 0 };
         while site.n < DAYS * A_DAY {
-            let fetcher = if site.n.is_multiple_of(A_DAY * 5) { "playwright" } else { "direct_access" };
+            let fetcher =
+                if site.n.is_multiple_of(A_DAY * 5) { "playwright" } else { "direct_access" };
             site.record(fetcher, None, None, 0);
             site.n += EVERY;
         }
@@ -52,7 +55,8 @@ impl Site {
         self.selector.record(attempt, self.now()).unwrap();
     }
 
-    /// Fetches the next URL. Plain requests end as `direct` says, all others deliver. Returns the first fetcher's name.
+    /// Fetches the next URL. Plain requests end as `direct` says, all others deliver. Returns the
+    /// first fetcher's name.
     fn fetch(&mut self, direct: Option<ErrorKind>) -> String {
         self.n += 1;
         let mut situation = SelectContext::first_attempt(self.now());

@@ -1,4 +1,5 @@
-//! Validators against servers on loopback: which requests carry them, and what an unchanged page costs and changes.
+//! Validators against servers on loopback: which requests carry them, and what an unchanged page
+//! costs and changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,22 +51,35 @@ fn world_for(
 ) -> World {
     let clock = Arc::new(Clock::fixed(BEGIN));
     let sink = RecordingSink::default();
-    let builder = Selector::builder().without_pace().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
-    let builder = builder.fetcher(FetcherSpec { measures_cost: true, ..FetcherSpec::by_name("direct_access") });
+    let builder = Selector::builder()
+        .without_pace()
+        .around(BEGIN)
+        .clock(Arc::clone(&clock))
+        .sink(sink.clone());
+    let builder = builder
+        .fetcher(FetcherSpec { measures_cost: true, ..FetcherSpec::by_name("direct_access") });
     let builder = builder.fetcher(FetcherSpec::by_name("playwright_stealth"));
     let selector = Arc::new(builder.build().unwrap());
     let guard = || AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
     let plain = HttpFetcher::builder().guard(guard()).keep_exchange(true).build().unwrap();
     let stealth = HttpFetcher::builder().name("playwright_stealth").guard(guard()).build().unwrap();
     let log = Arc::new(ValidatorLog::open(&dir.join("validators.jsonl")).unwrap());
-    let builder = Pipeline::builder(selector).fetcher(Arc::new(plain)).fetcher(Arc::new(stealth)).cache(cache_use, log);
+    let builder = Pipeline::builder(selector)
+        .fetcher(Arc::new(plain))
+        .fetcher(Arc::new(stealth))
+        .cache(cache_use, log);
     let builder = match store {
         Some(store) => builder.store(store),
         None => builder,
     };
     let robots = HttpFetcher::builder().guard(guard()).build().unwrap();
     let builder = builder.robots(RobotsTxt::new(Arc::new(robots), "fetchwise")).consent(consent);
-    World { origin: Origin::start([(HOST, site)]).unwrap(), pipeline: builder.build().unwrap(), clock, sink }
+    World {
+        origin: Origin::start([(HOST, site)]).unwrap(),
+        pipeline: builder.build().unwrap(),
+        clock,
+        sink,
+    }
 }
 
 fn in_files(site: Site, cache_use: CacheUse, dir: &Path) -> World {
@@ -100,7 +114,8 @@ impl World {
     }
 
     fn conditional(&self) -> usize {
-        let is_conditional = |request: &ReceivedRequest| header(&request.headers, "if-none-match").is_some();
+        let is_conditional =
+            |request: &ReceivedRequest| header(&request.headers, "if-none-match").is_some();
         self.origin.requests().iter().filter(|request| is_conditional(request)).count()
     }
 }
@@ -176,7 +191,10 @@ async fn a_missing_body_and_an_old_one_are_fetched_in_full() {
     world.clock.set(BEGIN.saturating_add(29 * DAY));
     assert!(world.fetch("/a").await.not_modified);
     world.clock.set(BEGIN.saturating_add(30 * DAY));
-    assert!(!world.fetch("/a").await.not_modified, "a full fetch every 30 days, whatever the 304s say");
+    assert!(
+        !world.fetch("/a").await.not_modified,
+        "a full fetch every 30 days, whatever the 304s say"
+    );
 }
 
 /// A file counted as the body of an unchanged page by its name, whatever was in it.
@@ -188,12 +206,18 @@ async fn a_body_that_was_cut_emptied_or_overwritten_is_fetched_in_full() {
     let whole = std::fs::read(&file).unwrap();
     let mut other = whole.clone();
     other[0] ^= 1;
-    for (what, broken) in [("cut", &whole[..whole.len() / 2]), ("emptied", &[][..]), ("overwritten", &other[..])] {
+    for (what, broken) in
+        [("cut", &whole[..whole.len() / 2]), ("emptied", &[][..]), ("overwritten", &other[..])]
+    {
         std::fs::write(&file, broken).unwrap();
         let before = world.conditional();
         let report = world.fetch("/a").await;
         assert!(report.success && !report.not_modified, "{what}: {report:?}");
-        assert_eq!((std::fs::read(&file).unwrap(), world.conditional()), (whole.clone(), before), "{what}");
+        assert_eq!(
+            (std::fs::read(&file).unwrap(), world.conditional()),
+            (whole.clone(), before),
+            "{what}"
+        );
         assert!(world.fetch("/a").await.not_modified, "{what}: the new body is there");
     }
 }
@@ -201,7 +225,8 @@ async fn a_body_that_was_cut_emptied_or_overwritten_is_fetched_in_full() {
 #[tokio::test]
 async fn a_fresh_page_whose_body_was_overwritten_is_requested() {
     let dir = tempfile::tempdir().unwrap();
-    let world = in_files(Site::Validators { max_age: Some(60), version: 0 }, CacheUse::Fresh, dir.path());
+    let world =
+        in_files(Site::Validators { max_age: Some(60), version: 0 }, CacheUse::Fresh, dir.path());
     let file = world.fetch("/a").await.file.unwrap();
     assert_eq!(world.fetch("/a").await.requests, 0);
     std::fs::write(&file, "another page").unwrap();
@@ -235,7 +260,10 @@ async fn a_body_that_vanishes_before_the_304_comes_is_not_claimed() {
     let world = world(UNCHANGED, CacheUse::Revalidate, dir.path(), Some(Arc::new(store)));
     world.fetch("/a").await;
     let report = world.fetch("/a").await;
-    assert_eq!((report.success, report.error_type, report.status), (false, Some(Report::STORE_ERROR), Some(304)));
+    assert_eq!(
+        (report.success, report.error_type, report.status),
+        (false, Some(Report::STORE_ERROR), Some(304))
+    );
     let again = world.fetch("/a").await;
     assert!(again.success && !again.not_modified, "{again:?}");
 }
@@ -243,11 +271,15 @@ async fn a_body_that_vanishes_before_the_304_comes_is_not_claimed() {
 #[tokio::test]
 async fn a_fresh_page_is_not_requested() {
     let dir = tempfile::tempdir().unwrap();
-    let world = in_files(Site::Validators { max_age: Some(60), version: 0 }, CacheUse::Fresh, dir.path());
+    let world =
+        in_files(Site::Validators { max_age: Some(60), version: 0 }, CacheUse::Fresh, dir.path());
     let file = world.fetch("/a").await.file;
     world.clock.set(BEGIN.saturating_add(Duration::from_secs(59)));
     let fresh = world.fetch("/a").await;
-    assert!(fresh.success && fresh.not_modified && fresh.requests == 0 && fresh.file == file, "{fresh:?}");
+    assert!(
+        fresh.success && fresh.not_modified && fresh.requests == 0 && fresh.file == file,
+        "{fresh:?}"
+    );
     assert_eq!(world.origin.hits(HOST), 1);
     world.clock.set(BEGIN.saturating_add(Duration::from_secs(60)));
     let asked = world.fetch("/a").await;
@@ -262,7 +294,10 @@ async fn without_a_store_pages_are_revalidated_and_off_keeps_nothing() {
     let bare = world(UNCHANGED, CacheUse::Revalidate, dir.path(), None);
     assert!(bare.fetch("/a").await.response.is_some());
     let again = bare.fetch("/a").await;
-    assert!(again.success && again.not_modified && again.response.is_none() && again.file.is_none(), "{again:?}");
+    assert!(
+        again.success && again.not_modified && again.response.is_none() && again.file.is_none(),
+        "{again:?}"
+    );
     drop(bare);
     let off = in_files(UNCHANGED, CacheUse::Off, dir.path());
     off.fetch("/a").await;
@@ -274,12 +309,22 @@ async fn without_a_store_pages_are_revalidated_and_off_keeps_nothing() {
 async fn an_archive_gets_a_revisit_that_names_the_earlier_record() {
     let dir = tempfile::tempdir().unwrap();
     let (path, second) = (dir.path().join("first.warc"), dir.path().join("second.warc"));
-    let first = world(UNCHANGED, CacheUse::Revalidate, dir.path(), Some(Arc::new(Warc::open(&path).unwrap())));
+    let first = world(
+        UNCHANGED,
+        CacheUse::Revalidate,
+        dir.path(),
+        Some(Arc::new(Warc::open(&path).unwrap())),
+    );
     assert!(!first.fetch("/a").await.not_modified);
     let port = first.origin.port();
     let World { origin, pipeline, .. } = first;
     drop(pipeline);
-    let mut again = world(UNCHANGED, CacheUse::Revalidate, dir.path(), Some(Arc::new(Warc::open(&second).unwrap())));
+    let mut again = world(
+        UNCHANGED,
+        CacheUse::Revalidate,
+        dir.path(),
+        Some(Arc::new(Warc::open(&second).unwrap())),
+    );
     again.origin = origin;
     assert_eq!(again.origin.port(), port);
     let report = again.fetch("/a").await;
@@ -301,7 +346,8 @@ async fn an_archive_gets_a_revisit_that_names_the_earlier_record() {
 
 /// Crawls three pages into an archive. Returns which of them were unchanged.
 async fn crawl(origin: &mut Option<Origin>, dir: &Path, archive: &Path) -> [bool; 3] {
-    let mut world = world(UNCHANGED, CacheUse::Revalidate, dir, Some(Arc::new(Warc::open(archive).unwrap())));
+    let mut world =
+        world(UNCHANGED, CacheUse::Revalidate, dir, Some(Arc::new(Warc::open(archive).unwrap())));
     if let Some(origin) = origin.take() {
         world.origin = origin;
     }
@@ -315,8 +361,8 @@ async fn crawl(origin: &mut Option<Origin>, dir: &Path, archive: &Path) -> [bool
     unchanged
 }
 
-/// An archive counted as the place of an unchanged page by its name: after it was deleted, emptied, cut or replaced, the
-/// new archive had only revisits of records that existed nowhere.
+/// An archive counted as the place of an unchanged page by its name: after it was deleted, emptied,
+/// cut or replaced, the new archive had only revisits of records that existed nowhere.
 #[tokio::test]
 async fn an_archive_without_the_earlier_record_gets_the_page_in_full() {
     for name in ["crawl.warc", "crawl.warc.gz"] {
@@ -329,7 +375,11 @@ async fn an_archive_without_the_earlier_record_gets_the_page_in_full() {
         for (what, bytes) in [("emptied", &[][..]), ("another", &another[..])] {
             std::fs::write(&path, bytes).unwrap();
             assert_eq!(crawl(origin, dir, &path).await, [false; 3], "{name}: {what}");
-            assert_eq!(crawl(origin, dir, &path).await, [true; 3], "{name}: {what}, with its new records");
+            assert_eq!(
+                crawl(origin, dir, &path).await,
+                [true; 3],
+                "{name}: {what}, with its new records"
+            );
         }
         std::fs::remove_file(&path).unwrap();
         assert_eq!(crawl(origin, dir, &path).await, [false; 3], "{name}: deleted");
@@ -346,17 +396,27 @@ fn page_with_meta() -> String {
     format!("<meta name=robots content='noai'><h1>Opening hours</h1>{text}")
 }
 
-/// Returns sites whose first response has terms against training, with the terms. Later ones, 304s included, have none.
+/// Returns sites whose first response has terms against training, with the terms. Later ones, 304s
+/// included, have none.
 fn sites_with_terms() -> Vec<(Site, &'static str)> {
     let fresh = Site::Validators { max_age: Some(60), version: 0 };
-    let then = |first: Site, then: Site| Site::Drifting { after: 1, first: Box::new(first), then: Box::new(then) };
-    let tagged = |site| Site::with_header("Cache-Control", "max-age=60", Site::with_header("ETag", "\"a\"", site));
+    let then = |first: Site, then: Site| Site::Drifting {
+        after: 1,
+        first: Box::new(first),
+        then: Box::new(then),
+    };
+    let tagged = |site| {
+        Site::with_header("Cache-Control", "max-age=60", Site::with_header("ETag", "\"a\"", site))
+    };
     vec![
         (
             then(Site::with_header("Content-Usage", "train-ai=n", fresh.clone()), fresh),
             "train-ai=n content-usage header",
         ),
-        (then(tagged(Site::Html(page_with_meta())), tagged(Site::Status(304))), "train-ai=n x-robots-tag meta"),
+        (
+            then(tagged(Site::Html(page_with_meta())), tagged(Site::Status(304))),
+            "train-ai=n x-robots-tag meta",
+        ),
     ]
 }
 
@@ -370,16 +430,28 @@ async fn the_terms_that_a_page_came_with_hold_for_its_304_and_while_it_is_fresh(
             assert!(file.is_some());
             let world = world.again(cache_use, dir.path(), purposes(&[Purpose::TrainAi]));
             let report = world.fetch("/a").await;
-            assert_eq!((report.error_type, report.requests), (Some("reserved"), requests), "{terms}: {report:?}");
+            assert_eq!(
+                (report.error_type, report.requests),
+                (Some("reserved"), requests),
+                "{terms}: {report:?}"
+            );
             assert!(!report.success && !report.not_modified && report.file.is_none(), "{report:?}");
             let consent = report.consent.unwrap();
-            assert!(consent.terms_text().contains(terms) && consent.allowed_for.is_empty(), "{consent:?}");
-            let mark = ConsentSettings { on_reserved: OnReserved::Mark, ..purposes(&[Purpose::TrainAi]) };
+            assert!(
+                consent.terms_text().contains(terms) && consent.allowed_for.is_empty(),
+                "{consent:?}"
+            );
+            let mark =
+                ConsentSettings { on_reserved: OnReserved::Mark, ..purposes(&[Purpose::TrainAi]) };
             let world = world.again(cache_use, dir.path(), mark);
             let report = world.fetch("/a").await;
-            assert!(report.not_modified && report.requests == requests && report.file == file, "{report:?}");
+            assert!(
+                report.not_modified && report.requests == requests && report.file == file,
+                "{report:?}"
+            );
             assert!(report.consent.unwrap().allowed_for.is_empty(), "it says so");
-            let world = world.again(cache_use, dir.path(), purposes(&[Purpose::Search, Purpose::TrainAi]));
+            let world =
+                world.again(cache_use, dir.path(), purposes(&[Purpose::Search, Purpose::TrainAi]));
             let report = world.fetch("/a").await;
             assert!(report.not_modified && report.file == file, "{report:?}");
             assert_eq!(report.consent.unwrap().allowed_for, [Purpose::Search]);
@@ -404,7 +476,10 @@ async fn the_terms_of_a_kept_page_count_together_with_those_that_robots_txt_has_
         let report = world.again(cache_use, dir.path(), purposes(&both)).fetch("/a").await;
         assert_eq!(report.error_type, Some("reserved"), "{report:?}");
         let terms = report.consent.unwrap().terms_text();
-        assert!(terms.contains("search=n content-usage robots.txt") && terms.contains("train-ai=n"), "{terms}");
+        assert!(
+            terms.contains("search=n content-usage robots.txt") && terms.contains("train-ai=n"),
+            "{terms}"
+        );
     }
 }
 
@@ -440,7 +515,8 @@ async fn a_reserved_page_ends_the_entry_of_its_earlier_version() {
     let report = world.fetch("/a").await;
     assert_eq!((report.error_type, report.status), (Some("reserved"), Some(200)), "{report:?}");
     let before = world.conditional();
-    // A 304 to the first version's validators would bring a body back that the site has reserved since.
+    // A 304 to the first version's validators would bring a body back that the site has reserved
+    // since.
     world.origin.set_site(HOST, UNCHANGED);
     let report = world.fetch("/a").await;
     assert!(report.success && !report.not_modified, "{report:?}");
@@ -459,7 +535,10 @@ async fn an_entry_of_an_earlier_release_has_no_terms_and_serves_no_crawl_with_pu
     assert!(written.contains(",\"terms\":[]"), "{written}");
     std::fs::write(&log, written.replace(",\"terms\":[]", "")).unwrap();
     let search = purposes(&[Purpose::Search]);
-    let world = World { origin, ..world_for(UNCHANGED, CacheUse::Revalidate, dir.path(), files(dir.path()), search) };
+    let world = World {
+        origin,
+        ..world_for(UNCHANGED, CacheUse::Revalidate, dir.path(), files(dir.path()), search)
+    };
     let report = world.fetch("/a").await;
     assert!(report.success && !report.not_modified && world.conditional() == 0, "{report:?}");
     assert!(world.fetch("/a").await.not_modified, "now they are known");

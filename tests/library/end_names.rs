@@ -1,4 +1,5 @@
-//! One name for each end of a visit: in the library, the metrics, the HTTP interface, Python and Node.
+//! One name for each end of a visit: in the library, the metrics, the HTTP interface, Python and
+//! Node.
 
 use std::path::Path;
 
@@ -18,12 +19,19 @@ fn quoted(text: &str, mark: &str, end: &str) -> Vec<String> {
 #[test]
 fn every_interface_has_the_same_names_of_ends() {
     let names = VisitOutcome::NAMES.map(str::to_owned).to_vec();
-    let openapi: serde_json::Value = serde_json::from_str(&file("crates/serve/openapi.json")).unwrap();
-    assert_eq!(openapi["components"]["schemas"]["EndStep"]["properties"]["end"]["enum"], serde_json::json!(names));
+    let openapi: serde_json::Value =
+        serde_json::from_str(&file("crates/serve/openapi.json")).unwrap();
+    assert_eq!(
+        openapi["components"]["schemas"]["EndStep"]["properties"]["end"]["enum"],
+        serde_json::json!(names)
+    );
     let node = file("bindings/node/binding.d.ts");
     assert_eq!(quoted(&node[node.find("  kind: 'delivered'").unwrap()..], "  kind: ", "\n"), names);
     let python = file("bindings/python/src/fetchwise/_fetchwise.pyi");
-    assert_eq!(quoted(&python[python.find("Literal[\"delivered\"").unwrap()..], "Literal[", "]"), names);
+    assert_eq!(
+        quoted(&python[python.find("Literal[\"delivered\"").unwrap()..], "Literal[", "]"),
+        names
+    );
     let metrics = file("docs/reference/metrics.md");
     let table = &metrics[metrics.find("**`end`** of a visit is one of:").unwrap()..];
     let mut rows: Vec<String> = table

@@ -1,6 +1,8 @@
-//! Evidence and confidence against a naive reference that keeps every attempt and sums them one by one.
+//! Evidence and confidence against a naive reference that keeps every attempt and sums them one by
+//! one.
 //!
-//! For any attempts, in any order, live or replayed, at any landmark, general weights and confidence agree to 1e-9.
+//! For any attempts, in any order, live or replayed, at any landmark, general weights and
+//! confidence agree to 1e-9.
 
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -63,7 +65,8 @@ static FEATURES: LazyLock<Vec<Features>> = LazyLock::new(|| {
         let url = Url::parse(text).unwrap();
         let features = UrlFeatures::extract(&url).unwrap();
         let heuristics = features.heuristics();
-        let heuristics = heuristics.iter().map(|h| (h.kind.to_string(), h.value.to_string())).collect();
+        let heuristics =
+            heuristics.iter().map(|h| (h.kind.to_string(), h.value.to_string())).collect();
         Features { page: features.kind(), heuristics }
     };
     URLS.iter().map(features).collect()
@@ -74,20 +77,25 @@ fn raw() -> impl Strategy<Value = Raw> {
         3 => Just(None),
         2 => prop::sample::select(ErrorKind::ALL).prop_map(Some),
     ];
-    let hint = prop_oneof![3 => Just(None), 1 => prop::sample::select(Hint::ALL.to_vec()).prop_map(Some)];
-    (0..URLS.len(), 0..FETCHERS.len(), 0..200 * DAY_MS, end, hint).prop_map(|(url, fetcher, age_ms, end, hint)| Raw {
-        url,
-        fetcher,
-        age_ms,
-        end,
-        hint,
-        site_tags: Vec::new(),
-    })
+    let hint =
+        prop_oneof![3 => Just(None), 1 => prop::sample::select(Hint::ALL.to_vec()).prop_map(Some)];
+    (0..URLS.len(), 0..FETCHERS.len(), 0..200 * DAY_MS, end, hint).prop_map(
+        |(url, fetcher, age_ms, end, hint)| Raw {
+            url,
+            fetcher,
+            age_ms,
+            end,
+            hint,
+            site_tags: Vec::new(),
+        },
+    )
 }
 
 fn attempt(raw: &Raw) -> Attempt {
     let url = Url::parse(URLS[raw.url]).unwrap();
-    let attempt = Attempt::new(&url, FETCHERS[raw.fetcher], Timestamp::from_millis(NOW_MS - raw.age_ms)).unwrap();
+    let attempt =
+        Attempt::new(&url, FETCHERS[raw.fetcher], Timestamp::from_millis(NOW_MS - raw.age_ms))
+            .unwrap();
     let mut attempt = match raw.end {
         None => attempt.delivered(),
         Some(kind) => attempt.failed(kind),
@@ -110,7 +118,8 @@ fn is_tagged(raw: &Raw, (kind, value): (&str, &str), page: ContentKind) -> bool 
     has && features.page == page
 }
 
-/// Returns S and N of one heuristic and fetcher, the slow way: files and pages separate. Only attempts that `wants`.
+/// Returns S and N of one heuristic and fetcher, the slow way: files and pages separate. Only
+/// attempts that `wants`.
 fn sums(
     all: &[Raw],
     heuristic: (&str, &str),
@@ -119,7 +128,10 @@ fn sums(
     wants: impl Fn(&Raw) -> bool,
 ) -> (f64, f64) {
     let (mut success, mut total) = (0.0, 0.0);
-    for raw in all.iter().filter(|raw| raw.fetcher == fetcher && is_tagged(raw, heuristic, page) && wants(raw)) {
+    for raw in all
+        .iter()
+        .filter(|raw| raw.fetcher == fetcher && is_tagged(raw, heuristic, page) && wants(raw))
+    {
         let weight = raw.end.map_or(1.0, ErrorKind::weight) * raw.decay();
         total += weight;
         if raw.end.is_none() {
@@ -129,26 +141,48 @@ fn sums(
     (success, total)
 }
 
-fn naive_weights(all: &[Raw], kind: &str, value: &str, page: ContentKind, fetcher: usize) -> (f64, f64) {
+fn naive_weights(
+    all: &[Raw],
+    kind: &str,
+    value: &str,
+    page: ContentKind,
+    fetcher: usize,
+) -> (f64, f64) {
     sums(all, (kind, value), page, fetcher, |raw| is_own(kind) || !raw.has(SITE_SATURATED))
 }
 
-/// Returns the same as confidence reads it: failures of sites that had delivered nothing are a fifth of all attempts at
-/// most, with the pseudo-attempts and the two attempts of the estimate before, unless their sites delivered later.
-fn naive_counted(all: &[Raw], kind: &str, value: &str, page: ContentKind, fetcher: usize) -> (f64, f64) {
+/// Returns the same as confidence reads it: failures of sites that had delivered nothing are a
+/// fifth of all attempts at most, with the pseudo-attempts and the two attempts of the estimate
+/// before, unless their sites delivered later.
+fn naive_counted(
+    all: &[Raw],
+    kind: &str,
+    value: &str,
+    page: ContentKind,
+    fetcher: usize,
+) -> (f64, f64) {
     if is_own(kind) {
         return naive_weights(all, kind, value, page, fetcher);
     }
     let is_counted = |raw: &Raw| !raw.has(SITE_SATURATED);
-    let known = sums(all, (kind, value), page, fetcher, |raw| is_counted(raw) && !raw.has(SITE_UNPROVEN));
-    let failed = sums(all, (kind, value), page, fetcher, |raw| is_counted(raw) && raw.has(SITE_UNPROVEN)).1;
-    let proofs = all.iter().filter(|raw| raw.end.is_none() && is_tagged(raw, (kind, value), page)).flat_map(|raw| {
-        let stated = raw.site_tags.iter().filter(|tag| tag.kind == SITE_PROVEN).map(|tag| tag.value.split_once(' '));
-        stated
-            .flatten()
-            .filter(|(_, name)| *name == FETCHERS[fetcher])
-            .map(|(weight, _)| weight.parse::<f64>().unwrap() * raw.decay())
-    });
+    let known =
+        sums(all, (kind, value), page, fetcher, |raw| is_counted(raw) && !raw.has(SITE_UNPROVEN));
+    let failed =
+        sums(all, (kind, value), page, fetcher, |raw| is_counted(raw) && raw.has(SITE_UNPROVEN)).1;
+    let proofs = all
+        .iter()
+        .filter(|raw| raw.end.is_none() && is_tagged(raw, (kind, value), page))
+        .flat_map(|raw| {
+            let stated = raw
+                .site_tags
+                .iter()
+                .filter(|tag| tag.kind == SITE_PROVEN)
+                .map(|tag| tag.value.split_once(' '));
+            stated
+                .flatten()
+                .filter(|(_, name)| *name == FETCHERS[fetcher])
+                .map(|(weight, _)| weight.parse::<f64>().unwrap() * raw.decay())
+        });
     let proven = proofs.sum::<f64>().min(failed);
     let most = 0.25 * (known.1 + proven + 2.0 + naive_prior(kind, value, fetcher).1);
     (known.0, known.1 + proven + (failed - proven).min(most))
@@ -156,13 +190,15 @@ fn naive_counted(all: &[Raw], kind: &str, value: &str, page: ContentKind, fetche
 
 fn naive_prior(kind: &str, value: &str, fetcher: usize) -> (f64, f64) {
     let priors = Prior::built_in();
-    let prior = priors.iter().find(|p| p.kind == kind && p.value == value && p.fetcher == FETCHERS[fetcher]);
+    let prior = priors
+        .iter()
+        .find(|p| p.kind == kind && p.value == value && p.fetcher == FETCHERS[fetcher]);
     prior.map_or((0.0, 0.0), |prior| (prior.success_rate * prior.samples, prior.samples))
 }
 
-/// Returns confidence and sample size as `docs/concepts/decisions.md` describes them. `slack` moves the compared
-/// values, samples by its first part, rates and confidences by its second, so that a tie can be tried on either side of
-/// its rounding.
+/// Returns confidence and sample size as `docs/concepts/decisions.md` describes them. `slack` moves
+/// the compared values, samples by its first part, rates and confidences by its second, so that a
+/// tie can be tried on either side of its rounding.
 fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) -> (f64, f64) {
     let features = &FEATURES[url];
     let order = [
@@ -207,7 +243,11 @@ fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) 
 
 /// Returns a selector that recorded all attempts, and keeps what it said about their sites.
 fn recorded(all: &mut [Raw]) -> Selector {
-    let mut selector = Selector::builder().around(Timestamp::from_millis(NOW_MS)).exact_estimates().build().unwrap();
+    let mut selector = Selector::builder()
+        .around(Timestamp::from_millis(NOW_MS))
+        .exact_estimates()
+        .build()
+        .unwrap();
     let kept = Arc::new(Mutex::new(Vec::new()));
     selector.set_sink(Box::new(Keep(Arc::clone(&kept))));
     for raw in all.iter() {
@@ -225,14 +265,19 @@ struct Keep(Arc<Mutex<Vec<Vec<Heuristic>>>>);
 impl Sink for Keep {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         let tags = attempt.heuristics.iter().map(|tag| &tag.heuristic);
-        let is_of_site = |tag: &&Heuristic| [SITE_SATURATED, SITE_UNPROVEN, SITE_PROVEN].contains(&&*tag.kind);
+        let is_of_site =
+            |tag: &&Heuristic| [SITE_SATURATED, SITE_UNPROVEN, SITE_PROVEN].contains(&&*tag.kind);
         self.0.lock().unwrap().push(tags.filter(is_of_site).cloned().collect());
         Ok(())
     }
 }
 
 fn replayed(landmark_ms: i64, all: &[Raw]) -> Selector {
-    let selector = Selector::builder().around(Timestamp::from_millis(landmark_ms)).exact_estimates().build().unwrap();
+    let selector = Selector::builder()
+        .around(Timestamp::from_millis(landmark_ms))
+        .exact_estimates()
+        .build()
+        .unwrap();
     all.iter().for_each(|raw| selector.observe(&attempt(raw)));
     selector
 }
@@ -241,7 +286,8 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
 }
 
-/// Returns whether samples differ only by rounding: they can fall on either side of the threshold, and prove nothing.
+/// Returns whether samples differ only by rounding: they can fall on either side of the threshold,
+/// and prove nothing.
 fn on_the_edge(all: &[Raw]) -> bool {
     FEATURES.iter().any(|features| {
         features.heuristics.iter().any(|(kind, value)| {
@@ -277,7 +323,8 @@ proptest! {
                 let explanation = selector.explain(&parsed, &SelectContext::first_attempt(now)).unwrap();
                 for (fetcher, name) in FETCHERS.iter().enumerate() {
                     let view = explanation.candidates.iter().find(|c| c.fetcher == *name).unwrap();
-                    // The recent pair is stored as f32, so a tie may differ by more than the exact weights do.
+                    // The recent pair is stored as f32, so a tie may differ by more than the exact
+                    // weights do.
                     let slacks = [(-1e-5, -1e-5), (-1e-5, 1e-5), (1e-5, -1e-5), (1e-5, 1e-5)];
                     let naive = slacks.map(|slack| naive_confidence(&all, url, fetcher, slack));
                     let agrees = |(confidence, sample): &(f64, f64)| {
@@ -307,6 +354,7 @@ fn a_future_attempt_is_clamped_to_now_and_counted() {
     let tomorrow = Timestamp::from_millis(NOW_MS + DAY_MS);
     selector.record(Attempt::new(&url, "playwright", tomorrow).unwrap().delivered(), now).unwrap();
     assert_eq!(selector.clamped_attempt_count(), 1);
-    let weights = selector.weights(("domain", "wikipedia.org"), ContentKind::Page, "playwright", now);
+    let weights =
+        selector.weights(("domain", "wikipedia.org"), ContentKind::Page, "playwright", now);
     assert!((weights.total - 1.0).abs() < 1e-12, "{weights:?}");
 }

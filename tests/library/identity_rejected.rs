@@ -29,21 +29,34 @@ impl World {
     fn new(site: Site) -> Self {
         let now = Timestamp::now();
         let (clock, sink) = (Arc::new(Clock::fixed(now)), RecordingSink::default());
-        let builder = Selector::builder().without_pace().around(now).clock(Arc::clone(&clock)).sink(sink.clone());
+        let builder = Selector::builder()
+            .without_pace()
+            .around(now)
+            .clock(Arc::clone(&clock))
+            .sink(sink.clone());
         let names = ["direct_signed", "playwright_stealth"];
-        let builder = names.iter().fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
+        let builder =
+            names.iter().fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
         let selector = Arc::new(builder.after_refusal(AfterRefusal::Leave).build().unwrap());
         let (_, pem) = SigningKey::generate().unwrap();
         let agent = Agent::parse("https://bot.example").unwrap();
-        let signer = Signer::new(agent, KeySource::Text(pem), now.as_millis() / 1000).unwrap().sign_loopback(true);
+        let signer = Signer::new(agent, KeySource::Text(pem), now.as_millis() / 1000)
+            .unwrap()
+            .sign_loopback(true);
         let builder = |name| {
             let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
             HttpFetcher::builder().name(name).guard(guard)
         };
         let signed = builder(names[0]).signer(Arc::new(signer)).build().unwrap();
         let stealth = builder(names[1]).build().unwrap();
-        let pipeline = Pipeline::builder(selector).fetcher(Arc::new(signed)).fetcher(Arc::new(stealth));
-        Self { origin: Origin::start([(HOST, site)]).unwrap(), pipeline: pipeline.build().unwrap(), clock, sink }
+        let pipeline =
+            Pipeline::builder(selector).fetcher(Arc::new(signed)).fetcher(Arc::new(stealth));
+        Self {
+            origin: Origin::start([(HOST, site)]).unwrap(),
+            pipeline: pipeline.build().unwrap(),
+            clock,
+            sink,
+        }
     }
 
     async fn fetch(&self, path: &str) -> Report {
@@ -61,7 +74,11 @@ async fn a_host_that_refuses_the_signature_that_it_asked_for_is_no_host_that_blo
         let world = World::new(asks_again(status));
         for n in 0..5 {
             let report = world.fetch(&format!("/a/{n}")).await;
-            assert_eq!((report.error_type, report.requests), (Some("identity_rejected"), 1), "{n}: {report:?}");
+            assert_eq!(
+                (report.error_type, report.requests),
+                (Some("identity_rejected"), 1),
+                "{n}: {report:?}"
+            );
             assert!(!report.is_banned && report.paused_until.is_none(), "{report:?}");
             // The host is reported once.
             assert_eq!(report.signature_rejected_by.as_deref(), (n == 0).then_some(HOST));
@@ -70,7 +87,11 @@ async fn a_host_that_refuses_the_signature_that_it_asked_for_is_no_host_that_blo
         assert_eq!(world.origin.hits(HOST), 6, "{status}");
         let attempts = world.sink.all();
         assert_eq!(attempts.len(), 5);
-        assert!(attempts.iter().all(|a| a.fetcher == "direct_signed" && a.weight == 0.0 && !a.is_banned));
+        assert!(
+            attempts
+                .iter()
+                .all(|a| a.fetcher == "direct_signed" && a.weight == 0.0 && !a.is_banned)
+        );
         assert!(world.pipeline.selector().paused_hosts(world.clock.now()).is_empty());
         // A host that refuses signed requests would be left without a request of any fetcher.
         world.origin.set_site(HOST, Site::Static);
@@ -93,7 +114,11 @@ async fn a_block_that_asks_for_no_signature_stays_a_block() {
     let met = r#"sig1=("@authority" "@path");tag="web-bot-auth""#;
     for site in [Site::FORBIDDEN, Site::with_header("Accept-Signature", met, Site::FORBIDDEN)] {
         let report = World::new(site).fetch("/a").await;
-        assert_eq!((report.error_type, report.is_banned), (Some("blocked_403"), true), "{report:?}");
+        assert_eq!(
+            (report.error_type, report.is_banned),
+            (Some("blocked_403"), true),
+            "{report:?}"
+        );
         assert_eq!(report.signature_rejected_by, None);
     }
 }
@@ -104,7 +129,11 @@ async fn each_code_that_rejects_a_signature_ends_the_visit_and_changes_nothing()
         let world = World::new(Site::with_header("crawler-error", code, Site::Status(400)));
         for n in 0..4 {
             let report = world.fetch(&format!("/a/{n}")).await;
-            assert_eq!((report.error_type, report.requests), (Some("identity_rejected"), 1), "{report:?}");
+            assert_eq!(
+                (report.error_type, report.requests),
+                (Some("identity_rejected"), 1),
+                "{report:?}"
+            );
             assert_eq!((report.is_banned, report.paused_until), (false, None));
             assert_eq!(report.signature_rejected_by.is_some(), n == 0);
         }

@@ -1,4 +1,5 @@
-//! The journal with its snapshots and its maintenance: restores, compaction, forgetting and verification.
+//! The journal with its snapshots and its maintenance: restores, compaction, forgetting and
+//! verification.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,9 @@ use fetchwise::heuristic::url::ContentKind;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::{CompactOptions, CompactReport, Phase, RefoldReport};
 use fetchwise::journal::{
-    self, Durability, Entry, FetcherEntry, ImportanceEntry, Journal, JournalError, JournalOptions, LinkEntry,
-    LoadReport, OpenCheck, PaceEntry, Progress, Release, ReleaseTarget, Tombstone, TombstoneTarget,
+    self, Durability, Entry, FetcherEntry, ImportanceEntry, Journal, JournalError, JournalOptions,
+    LinkEntry, LoadReport, OpenCheck, PaceEntry, Progress, Release, ReleaseTarget, Tombstone,
+    TombstoneTarget,
 };
 use fetchwise::registry::{Class, FetcherSpec};
 use fetchwise::selector::{SelectContext, Selector};
@@ -86,14 +88,21 @@ fn compact(dir: &Path) -> CompactReport {
 }
 
 fn every_key() -> Vec<(String, String)> {
-    let mut keys: Vec<(String, String)> =
-        [("global", ""), ("site", "example.org"), ("suffix", ".pdf"), ("path_depth", "2"), ("hint", "empty")]
-            .map(|(kind, value)| (kind.to_owned(), value.to_owned()))
-            .into();
+    let mut keys: Vec<(String, String)> = [
+        ("global", ""),
+        ("site", "example.org"),
+        ("suffix", ".pdf"),
+        ("path_depth", "2"),
+        ("hint", "empty"),
+    ]
+    .map(|(kind, value)| (kind.to_owned(), value.to_owned()))
+    .into();
     for domain in 0..13 {
         keys.push(("domain".to_owned(), format!("d{domain}.example.org")));
         keys.push(("domain_suffix".to_owned(), format!("d{domain}.example.org|.pdf")));
-        (0..3).for_each(|path| keys.push(("domain_path".to_owned(), format!("d{domain}.example.org|s{path}"))));
+        (0..3).for_each(|path| {
+            keys.push(("domain_path".to_owned(), format!("d{domain}.example.org|s{path}")))
+        });
     }
     keys
 }
@@ -101,17 +110,26 @@ fn every_key() -> Vec<(String, String)> {
 /// Asserts that two selectors have the same weights everywhere, to 1e-9.
 fn assert_same(a: &Selector, b: &Selector, what: &str) {
     for (kind, value) in every_key() {
-        for (page, fetcher) in
-            [ContentKind::Page, ContentKind::File].into_iter().flat_map(|page| FETCHERS.map(|name| (page, name)))
+        for (page, fetcher) in [ContentKind::Page, ContentKind::File]
+            .into_iter()
+            .flat_map(|page| FETCHERS.map(|name| (page, name)))
         {
             let key = (kind.as_str(), value.as_str());
             let (x, y) = (a.weights(key, page, fetcher, NOW), b.weights(key, page, fetcher, NOW));
             let near = |x: f64, y: f64| (x - y).abs() <= 1e-9 * x.abs().max(y.abs()).max(1.0);
-            let same = x.attempts == y.attempts && near(x.total, y.total) && near(x.success, y.success);
-            assert!(same && near(x.blocked, y.blocked), "{what}: {key:?} {page:?} {fetcher}: {x:?} and {y:?}");
-            // The recent pair of a site mixes its attempts, so nothing exact can be retracted from it.
-            let pairs =
-                [(x.recent_total, y.recent_total), (x.alert_total, y.alert_total), (x.alert_success, y.alert_success)];
+            let same =
+                x.attempts == y.attempts && near(x.total, y.total) && near(x.success, y.success);
+            assert!(
+                same && near(x.blocked, y.blocked),
+                "{what}: {key:?} {page:?} {fetcher}: {x:?} and {y:?}"
+            );
+            // The recent pair of a site mixes its attempts, so nothing exact can be retracted from
+            // it.
+            let pairs = [
+                (x.recent_total, y.recent_total),
+                (x.alert_total, y.alert_total),
+                (x.alert_success, y.alert_success),
+            ];
             let recent = what.contains("forgot") || pairs.iter().all(|(x, y)| (x - y).abs() < 1e-3);
             assert!(recent, "{what}: {key:?} {fetcher}: {x:?} and {y:?}");
         }
@@ -130,7 +148,8 @@ fn segment_bytes(dir: &Path) -> u64 {
 }
 
 fn files(dir: &Path, end: &str) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut all: Vec<PathBuf> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     all.retain(|path| path.to_string_lossy().ends_with(end));
     all.sort();
     all
@@ -165,9 +184,19 @@ fn a_snapshot_holds_pauses_risk_and_importance() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     let until = Some(ago(-0.1));
-    let state =
-        LinkState { paused_until: until, risk_level: 2, attempt_count: 9, last_attempt_at: Some(NOW), hint: None };
-    let link = |name: &str, state| LinkEntry { link: name.to_owned(), domain: "e.org".to_owned(), state, at: NOW };
+    let state = LinkState {
+        paused_until: until,
+        risk_level: 2,
+        attempt_count: 9,
+        last_attempt_at: Some(NOW),
+        hint: None,
+    };
+    let link = |name: &str, state| LinkEntry {
+        link: name.to_owned(),
+        domain: "e.org".to_owned(),
+        state,
+        at: NOW,
+    };
     journal.append_link(&link("bad", state)).unwrap();
     journal.append_link(&link("mended", state)).unwrap();
     journal.append_host("e.org", until, NOW).unwrap();
@@ -236,13 +265,20 @@ fn compaction_drops_old_attempts_and_no_evidence() {
     let mut options = CompactOptions::default();
     options.dry_run = true;
     let dry = maintenance::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
-    assert_eq!((ids(dir.path()).len(), segment_bytes(dir.path())), (all.len(), bytes), "a dry run changes nothing");
+    assert_eq!(
+        (ids(dir.path()).len(), segment_bytes(dir.path())),
+        (all.len(), bytes),
+        "a dry run changes nothing"
+    );
     assert!(files(dir.path(), ".fws").is_empty());
     let done = compact(dir.path());
     assert_eq!(done.attempts, (4001, 2001));
     assert_eq!(dry.attempts, done.attempts);
     assert!((done.weight.0 - done.weight.1).abs() < 1e-9 * done.weight.0, "{:?}", done.weight);
-    assert_eq!((done.bytes.1, segment_bytes(dir.path()) < bytes * 6 / 10), (segment_bytes(dir.path()), true));
+    assert_eq!(
+        (done.bytes.1, segment_bytes(dir.path()) < bytes * 6 / 10),
+        (segment_bytes(dir.path()), true)
+    );
     let (after, loaded) = start(dir.path());
     assert_same(&before, &after, "compaction");
     assert_eq!(loaded.replayed.entries, 0);
@@ -274,7 +310,10 @@ fn an_implausible_clock_is_rejected_unless_trusted() {
         maintenance::compact(dir.path(), &selector(), &options, later, &mut quiet())
     };
     let error = run(false).unwrap_err();
-    assert!(matches!(error, JournalError::ClockJump { hours, .. } if hours == hours_ahead), "{error}");
+    assert!(
+        matches!(error, JournalError::ClockJump { hours, .. } if hours == hours_ahead),
+        "{error}"
+    );
     assert!(error.is_refusal() && files(dir.path(), ".fws").is_empty());
     assert_eq!(run(true).unwrap().attempts, (500, 500));
 }
@@ -287,7 +326,9 @@ fn faded_evidence_is_left_out_of_a_snapshot() {
     take_snapshot(dir.path());
     let (selector, _) = start(dir.path());
     let domain = |n: u64| {
-        selector.weights(("domain", &format!("d{n}.example.org")), ContentKind::Page, FETCHERS[0], NOW).attempts
+        selector
+            .weights(("domain", &format!("d{n}.example.org")), ContentKind::Page, FETCHERS[0], NOW)
+            .attempts
     };
     assert_eq!((domain(3), domain(4)), (0, 1));
     assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
@@ -298,14 +339,21 @@ fn a_changed_half_life_continues_from_the_snapshot_weights() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..200).map(|n| attempt(n, 30.0)).chain([attempt(200, 0.0)]));
     let key = ("domain", "d4.example.org");
-    let weight = |selector: &Selector, at| selector.weights(key, ContentKind::Page, FETCHERS[0], at).total;
+    let weight =
+        |selector: &Selector, at| selector.weights(key, ContentKind::Page, FETCHERS[0], at).total;
     let old = start(dir.path()).0;
     take_snapshot(dir.path());
     let faster = Selector::builder().around(NOW).half_life_days(10.0).build().unwrap();
     journal::load(dir.path(), &faster, NOW).unwrap();
-    assert!((weight(&faster, NOW) - weight(&old, NOW)).abs() < 1e-9, "as of the snapshot nothing changes");
+    assert!(
+        (weight(&faster, NOW) - weight(&old, NOW)).abs() < 1e-9,
+        "as of the snapshot nothing changes"
+    );
     let later = NOW.saturating_add(10 * DAY);
-    assert!((weight(&faster, later) - weight(&old, NOW) / 2.0).abs() < 1e-9, "from then on it fades by the new one");
+    assert!(
+        (weight(&faster, later) - weight(&old, NOW) / 2.0).abs() < 1e-9,
+        "from then on it fades by the new one"
+    );
 }
 
 fn forget(dir: &Path, target: TombstoneTarget) -> maintenance::ForgetReport {
@@ -325,7 +373,11 @@ fn redirected(n: u64) -> Attempt {
         n % 3,
         if n.is_multiple_of(2) { ".pdf" } else { "" }
     );
-    if n.is_multiple_of(3) { attempt.answered_by(&url::Url::parse(&to).unwrap()).unwrap() } else { attempt }
+    if n.is_multiple_of(3) {
+        attempt.answered_by(&url::Url::parse(&to).unwrap()).unwrap()
+    } else {
+        attempt
+    }
 }
 
 #[test]
@@ -342,7 +394,8 @@ fn attempts_that_were_redirected_teach_the_host_that_responded_in_a_replay_as_li
     forget(dir.path(), domain("d3.example.org"));
     let others = selector();
     let is_of = |attempt: &&Attempt, kind| attempt.heuristic(kind) == Some("d3.example.org");
-    let is_other = |attempt: &&Attempt| !is_of(attempt, "domain") && !is_of(attempt, "redirected_by");
+    let is_other =
+        |attempt: &&Attempt| !is_of(attempt, "domain") && !is_of(attempt, "redirected_by");
     attempts.iter().filter(is_other).for_each(|attempt| others.observe(attempt));
     assert_same(&start(dir.path()).0, &others, "forgotten at once");
     compact(dir.path());
@@ -374,7 +427,9 @@ fn a_forgotten_domain_leaves_evidence_at_once_and_the_disk_at_the_next_compactio
         assert_eq!((forgot.attempts, forgot.in_snapshot), (154, snapshots > 0));
         assert_same(&start(dir.path()).0, &without, "forgotten at once");
         let found = journal::replay(dir.path(), |_, entry| {
-            assert!(!matches!(entry, Entry::Attempt(a) if a.heuristic("domain") == Some("d5.example.org")));
+            assert!(
+                !matches!(entry, Entry::Attempt(a) if a.heuristic("domain") == Some("d5.example.org"))
+            );
         });
         assert_eq!(found.unwrap().forgotten, 154);
         assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
@@ -383,18 +438,28 @@ fn a_forgotten_domain_leaves_evidence_at_once_and_the_disk_at_the_next_compactio
         assert_same(&start(dir.path()).0, &without, "forgotten twice");
         let mut options = CompactOptions::default();
         options.trust_clock = true;
-        let done = maintenance::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
+        let done =
+            maintenance::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
         assert_eq!((done.attempts, done.forgotten), ((2000, 1846), 154));
         assert_same(&start(dir.path()).0, &without, "forgotten, and compacted");
         let needle = b"d5.example.org/s";
         for file in [files(dir.path(), ".fwl"), files(dir.path(), ".fws")].concat() {
             let bytes = std::fs::read(&file).unwrap();
-            assert!(!bytes.windows(needle.len()).any(|window| window == needle), "{}", file.display());
+            assert!(
+                !bytes.windows(needle.len()).any(|window| window == needle),
+                "{}",
+                file.display()
+            );
         }
         // The domain can be learned again.
         write(dir.path(), [attempt(5, 0.0)]);
         let (again, _) = start(dir.path());
-        assert_eq!(again.weights(("domain", "d5.example.org"), ContentKind::File, FETCHERS[0], NOW).attempts, 1);
+        assert_eq!(
+            again
+                .weights(("domain", "d5.example.org"), ContentKind::File, FETCHERS[0], NOW)
+                .attempts,
+            1
+        );
         assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
     }
 }
@@ -406,7 +471,8 @@ fn a_forgotten_link_takes_its_attempts_and_its_risk_with_it() {
     let link = attempt(42, 3.0).link;
     let journal = open(dir.path());
     let state = LinkState { risk_level: 3, ..LinkState::default() };
-    let entry = LinkEntry { link: link.clone(), domain: "d3.example.org".to_owned(), state, at: NOW };
+    let entry =
+        LinkEntry { link: link.clone(), domain: "d3.example.org".to_owned(), state, at: NOW };
     journal.append_link(&entry).unwrap();
     journal.close().unwrap();
     take_snapshot(dir.path());
@@ -431,16 +497,23 @@ fn verify_detects_a_snapshot_that_differs_from_its_records() {
     assert_eq!((verified.attempts, verified.refold), (600, RefoldReport::Same { records: 100 }));
     // One attempt less in one day of a domain, in a snapshot with valid checksums.
     let found = fetchwise_log::load_snapshot(dir.path()).unwrap().snapshot.unwrap();
-    let mut sections: Vec<(u32, u32, Vec<u8>)> =
-        found.sections().map(|section| (section.kind, section.version, section.bytes.to_vec())).collect();
-    // The last group ends with the last day of its last domain, and the number of days without an entry.
+    let mut sections: Vec<(u32, u32, Vec<u8>)> = found
+        .sections()
+        .map(|section| (section.kind, section.version, section.bytes.to_vec()))
+        .collect();
+    // The last group ends with the last day of its last domain, and the number of days without an
+    // entry.
     let group = &mut sections.iter_mut().rfind(|(kind, _, _)| *kind == 3).unwrap().2;
     let [.., attempts, _banned, 0] = &mut group[..] else { panic!("a day is missing: {group:?}") };
     *attempts -= 1;
     let maintenance = fetchwise_log::Maintenance::lock(dir.path()).unwrap();
     let sections: Vec<_> = sections
         .iter()
-        .map(|(kind, version, bytes)| fetchwise_log::Section { kind: *kind, version: *version, bytes })
+        .map(|(kind, version, bytes)| fetchwise_log::Section {
+            kind: *kind,
+            version: *version,
+            bytes,
+        })
         .collect();
     maintenance.write_snapshot(found.meta(), &sections).unwrap();
     let verified = maintenance::verify(dir.path(), &mut quiet()).unwrap();
@@ -478,10 +551,13 @@ fn a_compaction_that_drops_nothing_adds_no_snapshot_and_leaves_fewer_bytes() {
     // Each on a new site, so that a snapshot takes more than packing saves.
     for n in 0..300 {
         let url = url::Url::parse(&format!("https://site{n}.example.com/{n}")).unwrap();
-        journal.append_attempt(&Attempt::new(&url, "direct_access", ago(20.0)).unwrap().delivered()).unwrap();
+        journal
+            .append_attempt(&Attempt::new(&url, "direct_access", ago(20.0)).unwrap().delivered())
+            .unwrap();
     }
     journal.close().unwrap();
-    let bytes = || files(dir.path(), "").iter().map(|path| path.metadata().unwrap().len()).sum::<u64>();
+    let bytes =
+        || files(dir.path(), "").iter().map(|path| path.metadata().unwrap().len()).sum::<u64>();
     let before = bytes();
     let done = compact(dir.path());
     assert_eq!((done.attempts, done.snapshot_bytes, done.weight.0), ((300, 300), 0, done.weight.1));
@@ -521,7 +597,8 @@ fn a_policy_with_memory_observes_attempts_covered_by_a_snapshot() {
 fn a_snapshot_alongside_a_writer_without_syncs_covers_records_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..100).map(|n| attempt(n, 1.0)));
-    let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
+    let (journal, _) =
+        Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
     for n in 100..200 {
         journal.append_attempt(&attempt(n, 1.0)).unwrap();
     }
@@ -545,7 +622,8 @@ fn a_log_of_single_attempts_is_small_while_it_is_written_and_after_it() {
         journal.append_attempt(&attempt(n, 1.0)).unwrap();
         // The next batch holds the next attempt alone.
         journal.settled().wait().unwrap();
-        // What waits to be packed, and the space allocated for it, is bounded, however long the log is.
+        // What waits to be packed, and the space allocated for it, is bounded, however long the log
+        // is.
         if n >= 2_000 && n % 500 == 0 {
             let bytes = segment_bytes(dir.path());
             assert!(bytes < (640 << 10) + n * 60, "{bytes} bytes of {n} attempts");
@@ -565,7 +643,9 @@ fn compaction_alongside_a_writer_at_full_speed_loses_nothing() {
         _ => 10_000,
     };
     let dir = tempfile::tempdir().unwrap();
-    let options = JournalOptions::default().segment_bytes((count << 5).min(1 << 20)).durability(Durability::Os);
+    let options = JournalOptions::default()
+        .segment_bytes((count << 5).min(1 << 20))
+        .durability(Durability::Os);
     let (journal, _) = Journal::open(dir.path(), options.clone()).unwrap();
     for n in 0..count {
         journal.append_attempt(&attempt(n, if n < count / 2 { 100.0 } else { 50.0 })).unwrap();
@@ -697,23 +777,33 @@ proptest! {
     }
 }
 
-/// Makes a log that has all that a release can write: records and blocks of attempts with and without reasons, states of
-/// links and hosts, paces, importances, what was forgotten and what an operator ended, and two snapshots.
+/// Makes a log that has all that a release can write: records and blocks of attempts with and
+/// without reasons, states of links and hosts, paces, importances, what was forgotten and what an
+/// operator ended, and two snapshots.
 fn make_golden(dir: &Path) {
     let at = |hours: i64| Timestamp::from_millis(1_790_000_000_000 + hours * 3_600_000);
     let attempt = |n: u64| {
-        let text =
-            format!("https://www.site{}.example.org/s{}/page-{n}{}", n % 3, n % 2, [".pdf", "", ""][n as usize % 3]);
-        let fetcher = ["direct_access", "playwright", "archive_proxy", "my own fetcher"][n as usize % 4];
-        let mut attempt = Attempt::new(&url::Url::parse(&text).unwrap(), fetcher, at(n as i64)).unwrap();
-        attempt.id = uuid::Uuid::from_u128(0x018f_8e2c_7b5a_7c3d_9e4f_0000_0000_0000 + u128::from(n));
+        let text = format!(
+            "https://www.site{}.example.org/s{}/page-{n}{}",
+            n % 3,
+            n % 2,
+            [".pdf", "", ""][n as usize % 3]
+        );
+        let fetcher =
+            ["direct_access", "playwright", "archive_proxy", "my own fetcher"][n as usize % 4];
+        let mut attempt =
+            Attempt::new(&url::Url::parse(&text).unwrap(), fetcher, at(n as i64)).unwrap();
+        attempt.id =
+            uuid::Uuid::from_u128(0x018f_8e2c_7b5a_7c3d_9e4f_0000_0000_0000 + u128::from(n));
         attempt.duration_ms = 10 * n;
         if n.is_multiple_of(4) {
             attempt.link = format!("article {n}");
-            (attempt.rule, attempt.confidence, attempt.arm) = (Some("my own".into()), Some(0.25), Some(Arm::Learning));
-            attempt
-                .heuristics
-                .push(Tag { heuristic: Heuristic::new("video_platform", "yes".to_owned()), importance: Some(0.75) });
+            (attempt.rule, attempt.confidence, attempt.arm) =
+                (Some("my own".into()), Some(0.25), Some(Arm::Learning));
+            attempt.heuristics.push(Tag {
+                heuristic: Heuristic::new("video_platform", "yes".to_owned()),
+                importance: Some(0.75),
+            });
         }
         match n % 5 {
             0 => attempt.failed(ErrorKind::BlockedCaptcha),
@@ -721,9 +811,18 @@ fn make_golden(dir: &Path) {
             _ => attempt.delivered(),
         }
     };
-    let state = LinkState { paused_until: Some(at(90)), risk_level: 2, attempt_count: 3, ..LinkState::default() };
-    let link =
-        |n: u64| LinkEntry { link: attempt(n).link, domain: "site1.example.org".into(), state, at: at(n as i64) };
+    let state = LinkState {
+        paused_until: Some(at(90)),
+        risk_level: 2,
+        attempt_count: 3,
+        ..LinkState::default()
+    };
+    let link = |n: u64| LinkEntry {
+        link: attempt(n).link,
+        domain: "site1.example.org".into(),
+        state,
+        at: at(n as i64),
+    };
     let session = |numbers: std::ops::Range<u64>, more: &dyn Fn(&Journal)| {
         let journal = open(dir);
         for n in numbers {
@@ -732,13 +831,21 @@ fn make_golden(dir: &Path) {
         more(&journal);
         journal.close().unwrap();
     };
-    let pace = |name: &str| PaceEntry { level: 1, name: name.into(), state: [7; 64], cause: 2, at: at(21) };
+    let pace = |name: &str| PaceEntry {
+        level: 1,
+        name: name.into(),
+        state: [7; 64],
+        cause: 2,
+        at: at(21),
+    };
     session(0..20, &|journal| {
         journal.append_link(&link(4)).unwrap();
         journal.append_host("site2.example.org", Some(at(80)), at(20)).unwrap();
         journal.append_pace(&pace("site0.example.org")).unwrap();
         let (kind, value) = ("suffix".to_owned(), Some(".pdf".to_owned()));
-        journal.append_importance(&ImportanceEntry { kind, value, importance: 0.5, at: at(21) }).unwrap();
+        journal
+            .append_importance(&ImportanceEntry { kind, value, importance: 0.5, at: at(21) })
+            .unwrap();
     });
     let snapshot = |hours| {
         let blank = Selector::builder().around(at(0)).build().unwrap();
@@ -751,7 +858,9 @@ fn make_golden(dir: &Path) {
         let target = ReleaseTarget::Host("site2.example.org".to_owned());
         journal.append_release(&Release { target, at: at(31) }).unwrap();
         let name = "my own fetcher".to_owned();
-        journal.append_fetcher(&FetcherEntry { name, class: Class::Plain, cost: 1.5, at: at(31) }).unwrap();
+        journal
+            .append_fetcher(&FetcherEntry { name, class: Class::Plain, cost: 1.5, at: at(31) })
+            .unwrap();
     });
     snapshot(40);
     session(30..36, &|journal| {
@@ -759,8 +868,8 @@ fn make_golden(dir: &Path) {
     });
 }
 
-/// Copies the directories that releases wrote to a writable place. `FETCHWISE_BLESS=1` makes the one of this layout if it
-/// is missing.
+/// Copies the directories that releases wrote to a writable place. `FETCHWISE_BLESS=1` makes the
+/// one of this layout if it is missing.
 fn golden() -> Vec<(String, tempfile::TempDir)> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/journal");
     if std::env::var_os("FETCHWISE_BLESS").is_some() && !all.join("v1").exists() {
@@ -793,8 +902,10 @@ fn logs_of_every_release_are_read_verified_and_continued() {
     for (name, copy) in copies {
         let dir = copy.path();
         let at = Timestamp::from_millis(1_790_100_000_000);
-        let (naive, known) =
-            (Selector::builder().around(at).build().unwrap(), Selector::builder().around(at).build().unwrap());
+        let (naive, known) = (
+            Selector::builder().around(at).build().unwrap(),
+            Selector::builder().around(at).build().unwrap(),
+        );
         let mut count = 0;
         journal::replay(dir, |_, entry| {
             if let Entry::Attempt(attempt) = entry {
@@ -807,11 +918,17 @@ fn logs_of_every_release_are_read_verified_and_continued() {
         assert!(loaded.snapshot.unwrap().covers_seq > 0, "{name}");
         let mut seen = 0;
         for fetcher in ["direct_access", "playwright", "archive_proxy", "my own fetcher"] {
-            for key in
-                [("global", ""), ("site", "example.org"), ("domain", "site1.example.org"), ("video_platform", "yes")]
-            {
+            for key in [
+                ("global", ""),
+                ("site", "example.org"),
+                ("domain", "site1.example.org"),
+                ("video_platform", "yes"),
+            ] {
                 for page in [ContentKind::Page, ContentKind::File] {
-                    let (a, b) = (naive.weights(key, page, fetcher, at), known.weights(key, page, fetcher, at));
+                    let (a, b) = (
+                        naive.weights(key, page, fetcher, at),
+                        known.weights(key, page, fetcher, at),
+                    );
                     assert!(
                         a.attempts == b.attempts && (a.total - b.total).abs() < 1e-9,
                         "{name} {key:?}: {a:?} {b:?}"
@@ -839,7 +956,14 @@ fn a_log_knows_the_class_and_the_cost_of_its_fetchers() {
     let dir = tempfile::tempdir().unwrap();
     let session = |specs: &[FetcherSpec]| {
         let builder = Selector::builder().around(NOW).journal(dir.path());
-        specs.iter().cloned().fold(builder, |builder, spec| builder.fetcher(spec)).build().unwrap().close().unwrap();
+        specs
+            .iter()
+            .cloned()
+            .fold(builder, |builder, spec| builder.fetcher(spec))
+            .build()
+            .unwrap()
+            .close()
+            .unwrap();
     };
     let known = || -> Vec<(String, Class, f64)> {
         let surveyed = journal::survey(dir.path()).unwrap().registered;
@@ -849,7 +973,10 @@ fn a_log_knows_the_class_and_the_cost_of_its_fetchers() {
     };
     let count = || {
         let mut count = 0;
-        journal::replay(dir.path(), |_, entry| count += u32::from(matches!(entry, Entry::Fetcher(_)))).unwrap();
+        journal::replay(dir.path(), |_, entry| {
+            count += u32::from(matches!(entry, Entry::Fetcher(_)))
+        })
+        .unwrap();
         count
     };
     // What the name says already needs no entry, and neither does what the log says.
@@ -858,16 +985,24 @@ fn a_log_knows_the_class_and_the_cost_of_its_fetchers() {
     let http = FetcherSpec::plain("http");
     session(&[http.clone(), FetcherSpec::by_name("playwright").cost(12.0)]);
     session(&[http.clone(), FetcherSpec::by_name("playwright").cost(12.0)]);
-    let both = vec![("http".to_owned(), Class::Plain, 1.0), ("playwright".to_owned(), Class::Rendering, 12.0)];
+    let both = vec![
+        ("http".to_owned(), Class::Plain, 1.0),
+        ("playwright".to_owned(), Class::Rendering, 12.0),
+    ];
     assert_eq!((known(), count()), (both, 2));
-    // The last entry counts, and snapshots and compactions keep it. An attempt that expires makes the compaction take them.
+    // The last entry counts, and snapshots and compactions keep it. An attempt that expires makes
+    // the compaction take them.
     write(dir.path(), [attempt(1, 100.0)]);
     session(&[http.cost(1.5), FetcherSpec::by_name("playwright")]);
-    let last = vec![("http".to_owned(), Class::Plain, 1.5), ("playwright".to_owned(), Class::Rendering, 20.0)];
+    let last = vec![
+        ("http".to_owned(), Class::Plain, 1.5),
+        ("playwright".to_owned(), Class::Rendering, 20.0),
+    ];
     assert_eq!((known(), count()), (last.clone(), 4));
     maintenance::snapshot(dir.path(), &blank(), NOW, &mut quiet()).unwrap();
     assert_eq!(known(), last);
-    maintenance::compact(dir.path(), &blank(), &CompactOptions::default(), NOW, &mut quiet()).unwrap();
+    maintenance::compact(dir.path(), &blank(), &CompactOptions::default(), NOW, &mut quiet())
+        .unwrap();
     assert_eq!((known(), count()), (last.clone(), 0));
     session(&[FetcherSpec::plain("http").cost(1.5), FetcherSpec::by_name("playwright")]);
     assert_eq!((known(), count()), (last, 0));

@@ -1,5 +1,5 @@
-//! Background maintenance alongside a running crawl: what it drops and keeps, the disk usage, `kill -9` during a
-//! compaction, and the check of the clock.
+//! Background maintenance alongside a running crawl: what it drops and keeps, the disk usage,
+//! `kill -9` during a compaction, and the check of the clock.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -14,9 +14,12 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::{
-    BackgroundMaintenance, CompactCause, CompactOptions, DiskUsage, MaintenanceEvent, MaintenanceOptions, expired_share,
+    BackgroundMaintenance, CompactCause, CompactOptions, DiskUsage, MaintenanceEvent,
+    MaintenanceOptions, expired_share,
 };
-use fetchwise::journal::{self, ClockWitness, Durability, Entry, Journal, JournalError, JournalOptions};
+use fetchwise::journal::{
+    self, ClockWitness, Durability, Entry, Journal, JournalError, JournalOptions,
+};
 use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_testsite::poll::found_within;
@@ -42,9 +45,14 @@ fn attempt(n: u64) -> Attempt {
 }
 
 fn attempt_at(n: u64, at: Timestamp) -> Attempt {
-    let url = url::Url::parse(&format!("https://d{}.example.org/s{}/{n}", n % DOMAINS, n / 13 % 3)).unwrap();
+    let url = url::Url::parse(&format!("https://d{}.example.org/s{}/{n}", n % DOMAINS, n / 13 % 3))
+        .unwrap();
     let attempt = Attempt::new(&url, FETCHERS[(n / 7 % 2) as usize], at).unwrap();
-    if n.is_multiple_of(5) { attempt.failed(ErrorKind::BlockedCaptcha) } else { attempt.delivered() }
+    if n.is_multiple_of(5) {
+        attempt.failed(ErrorKind::BlockedCaptcha)
+    } else {
+        attempt.delivered()
+    }
 }
 
 fn selector() -> Selector {
@@ -66,12 +74,19 @@ fn open_without_packing(dir: &Path) -> Journal {
     Journal::open(dir, JournalOptions::default().segment_bytes(SEGMENT).pack(false)).unwrap().0
 }
 
-fn start(dir: &Path, options: MaintenanceOptions) -> (BackgroundMaintenance, Receiver<MaintenanceEvent>) {
+fn start(
+    dir: &Path,
+    options: MaintenanceOptions,
+) -> (BackgroundMaintenance, Receiver<MaintenanceEvent>) {
     let (send, events) = channel();
     let blank = || Selector::builder().around(*NOW).build();
-    let background = BackgroundMaintenance::start(dir, options, Arc::new(Clock::fixed(*NOW)), blank, move |event| {
-        drop(send.send(event))
-    });
+    let background = BackgroundMaintenance::start(
+        dir,
+        options,
+        Arc::new(Clock::fixed(*NOW)),
+        blank,
+        move |event| drop(send.send(event)),
+    );
     (background.unwrap(), events)
 }
 
@@ -81,19 +96,27 @@ fn loaded(dir: &Path) -> Selector {
     selector
 }
 
-/// Asserts that two selectors have the same weights everywhere, to 1e-9. Returns the number of their attempts.
+/// Asserts that two selectors have the same weights everywhere, to 1e-9. Returns the number of
+/// their attempts.
 fn assert_same(a: &Selector, b: &Selector) -> u64 {
     let domains = (0..DOMAINS).map(|n| ("domain", format!("d{n}.example.org")));
-    let paths = (0..DOMAINS).flat_map(|n| (0..3).map(move |s| ("domain_path", format!("d{n}.example.org|s{s}"))));
+    let paths = (0..DOMAINS)
+        .flat_map(|n| (0..3).map(move |s| ("domain_path", format!("d{n}.example.org|s{s}"))));
     let others = [("global", String::new()), ("site", "example.org".to_owned())];
     let mut attempts = 0;
     for (kind, value) in domains.chain(paths).chain(others) {
         for fetcher in FETCHERS {
-            let of = |selector: &Selector| selector.weights((kind, &value), ContentKind::Page, fetcher, *NOW);
+            let of = |selector: &Selector| {
+                selector.weights((kind, &value), ContentKind::Page, fetcher, *NOW)
+            };
             let (x, y) = (of(a), of(b));
             let near = |x: f64, y: f64| (x - y).abs() <= 1e-9 * x.abs().max(y.abs()).max(1.0);
-            let same = x.attempts == y.attempts && near(x.total, y.total) && near(x.success, y.success);
-            assert!(same && near(x.blocked, y.blocked), "{kind} {value} {fetcher}: {x:?} and {y:?}");
+            let same =
+                x.attempts == y.attempts && near(x.total, y.total) && near(x.success, y.success);
+            assert!(
+                same && near(x.blocked, y.blocked),
+                "{kind} {value} {fetcher}: {x:?} and {y:?}"
+            );
             attempts += if kind == "global" { u64::from(x.attempts) } else { 0 };
         }
     }
@@ -119,7 +142,8 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Returns the number of attempts that a compaction for disk space has dropped.
 fn dropped_to_make_room(event: &MaintenanceEvent) -> u64 {
-    let MaintenanceEvent::CompactionFinished { cause: CompactCause::Full { .. }, done, .. } = event else {
+    let MaintenanceEvent::CompactionFinished { cause: CompactCause::Full { .. }, done, .. } = event
+    else {
         panic!("{event:?}")
     };
     assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
@@ -145,16 +169,17 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
         }
         written += 50;
         journal.flush().wait().unwrap();
-        // A crawl is not faster than the disk. Here it waits until maintenance has caught up, however slow this machine
-        // is.
+        // A crawl is not faster than the disk. Here it waits until maintenance has caught up,
+        // however slow this machine is.
         wait_for("maintenance catches up", || {
             let taken = DiskUsage::measure(dir.path()).unwrap().total;
             most = most.max(taken);
             taken < max_disk - 2 * SEGMENT
         });
     }
-    // A compaction that is stopped in the middle reports nothing of what it dropped. So this waits until none is
-    // running. Nothing is written any more, so none begins once the log is small enough.
+    // A compaction that is stopped in the middle reports nothing of what it dropped. So this waits
+    // until none is running. Nothing is written any more, so none begins once the log is small
+    // enough.
     let (mut runs, mut dropped) = (Vec::new(), 0);
     wait_for("no compaction runs", || {
         for event in events.try_iter() {
@@ -176,7 +201,10 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
     assert!(times.iter().min().unwrap() >= &attempt(dropped).attempted_at);
     assert_eq!(assert_same(&mirror, &loaded(dir.path())), written);
     assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
-    println!("{} compactions, {dropped} of {written} attempts dropped, {most} bytes at most", runs.len());
+    println!(
+        "{} compactions, {dropped} of {written} attempts dropped, {most} bytes at most",
+        runs.len()
+    );
 }
 
 #[test]
@@ -185,7 +213,9 @@ fn it_compacts_once_enough_of_the_log_has_expired() {
     // The share of bytes is that of attempts, on any machine.
     let journal = open_without_packing(dir.path());
     let mirror = selector();
-    let old = |n: u64| Timestamp::from_millis(NOW.as_millis() - 100 * 86_400_000 + i64::try_from(n).unwrap());
+    let old = |n: u64| {
+        Timestamp::from_millis(NOW.as_millis() - 100 * 86_400_000 + i64::try_from(n).unwrap())
+    };
     let expired = (0..3000).map(|n| attempt_at(n, old(n)));
     let kept = (3000..4000).map(attempt).chain([attempt_at(4000, *NOW)]);
     for attempt in expired.chain(kept) {
@@ -200,14 +230,20 @@ fn it_compacts_once_enough_of_the_log_has_expired() {
         (options.compact_threshold, options.pack_bytes) = (at, None);
         let (background, events) = start(dir.path(), options);
         background.check_now();
-        let event =
-            events.recv_timeout(if at.is_some_and(|at| at < share) { PATIENCE } else { Duration::from_millis(300) });
+        let event = events.recv_timeout(if at.is_some_and(|at| at < share) {
+            PATIENCE
+        } else {
+            Duration::from_millis(300)
+        });
         background.stop();
         event.ok()
     };
     assert!(run(None).is_none() && run(Some(share + 0.05)).is_none());
-    let Some(MaintenanceEvent::CompactionFinished { cause: CompactCause::Expired { .. }, done, .. }) =
-        run(Some(share - 0.05))
+    let Some(MaintenanceEvent::CompactionFinished {
+        cause: CompactCause::Expired { .. },
+        done,
+        ..
+    }) = run(Some(share - 0.05))
     else {
         panic!("no event")
     };
@@ -232,14 +268,22 @@ fn it_packs_what_a_writer_has_left_as_records_once() {
         options.pack_bytes = pack_bytes;
         let (background, events) = start(dir.path(), options);
         background.check_now();
-        let event =
-            events.recv_timeout(if pack_bytes == Some(SEGMENT) { PATIENCE } else { Duration::from_millis(300) });
+        let event = events.recv_timeout(if pack_bytes == Some(SEGMENT) {
+            PATIENCE
+        } else {
+            Duration::from_millis(300)
+        });
         background.stop();
         event.ok()
     };
     assert!(run(None).is_none() && run(Some(1 << 30)).is_none());
     let event = run(Some(SEGMENT));
-    let Some(MaintenanceEvent::CompactionFinished { cause: CompactCause::Unpacked { share }, done, .. }) = event else {
+    let Some(MaintenanceEvent::CompactionFinished {
+        cause: CompactCause::Unpacked { share },
+        done,
+        ..
+    }) = event
+    else {
         panic!("{event:?}")
     };
     assert!(share > 0.5 && done.writer_active && done.attempts == (1500, 1500), "{share} {done:?}");
@@ -274,8 +318,8 @@ fn a_stop_in_the_middle_of_a_compaction_changes_nothing() {
     assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
 }
 
-/// Child process: runs only when the parent starts it. It writes alongside maintenance, and prints each
-/// acknowledgement.
+/// Child process: runs only when the parent starts it. It writes alongside maintenance, and prints
+/// each acknowledgement.
 #[test]
 fn child_that_writes_alongside_maintenance_until_it_is_killed() {
     let Ok(dir) = std::env::var("FETCHWISE_TEST_MAINTENANCE") else { return };
@@ -284,7 +328,10 @@ fn child_that_writes_alongside_maintenance_until_it_is_killed() {
     let packs = std::env::var("FETCHWISE_TEST_PACKS").unwrap() == "true";
     // As small as a log with its reserve allows, so that few attempts bring a compaction.
     let (segment_bytes, max_disk) = (SEGMENT / 4, MAX_DISK / 2);
-    let journal = JournalOptions::default().segment_bytes(segment_bytes).durability(Durability::Os).pack(packs);
+    let journal = JournalOptions::default()
+        .segment_bytes(segment_bytes)
+        .durability(Durability::Os)
+        .pack(packs);
     let journal = Journal::open(dir, journal).unwrap().0;
     let mut options = options();
     (options.segment_bytes, options.max_disk_bytes) = (segment_bytes, Some(max_disk / 2));
@@ -299,8 +346,8 @@ fn child_that_writes_alongside_maintenance_until_it_is_killed() {
             journal.append_attempt(&attempt(n)).unwrap();
         }
         journal.settled().wait().unwrap();
-        // A crawl is not faster than maintenance. Here it waits for it, however slow this machine is: a log that grows
-        // faster than it is compacted never sees the end of a compaction.
+        // A crawl is not faster than maintenance. Here it waits for it, however slow this machine
+        // is: a log that grows faster than it is compacted never sees the end of a compaction.
         loop {
             writeln!(out, "{}", batch + 16).unwrap();
             std::thread::sleep(Duration::from_millis(3));
@@ -313,7 +360,8 @@ fn child_that_writes_alongside_maintenance_until_it_is_killed() {
 
 /// Returns whether there is an unfinished file.
 fn is_writing(dir: &Path) -> bool {
-    let unfinished = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("tmp-");
+    let unfinished =
+        |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("tmp-");
     std::fs::read_dir(dir).unwrap().flatten().any(unfinished)
 }
 
@@ -329,10 +377,15 @@ fn kill_9_during_a_compaction_loses_nothing() {
     let mirror = selector();
     for kill in 0..kills {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "maintenance::child_that_writes_alongside_maintenance_until_it_is_killed", "--nocapture"])
+            .args([
+                "--exact",
+                "maintenance::child_that_writes_alongside_maintenance_until_it_is_killed",
+                "--nocapture",
+            ])
             .env("FETCHWISE_TEST_MAINTENANCE", dir.path())
             .env("FETCHWISE_TEST_FIRST", known.to_string())
-            // A log that is packed as it is written is long in coming to the size that has to be compacted.
+            // A log that is packed as it is written is long in coming to the size that has to be
+            // compacted.
             .env("FETCHWISE_TEST_PACKS", (kill % 3 != 2).to_string())
             .env("FETCHWISE_TEST_NOW", NOW.as_millis().to_string())
             .stdin(Stdio::null())
@@ -341,8 +394,9 @@ fn kill_9_during_a_compaction_loses_nothing() {
             .spawn()
             .unwrap();
         let mut acknowledged = known;
-        // Each child lives for a different number of attempts, and maintenance is busy most of the time. Every third
-        // one lives until a snapshot or a segment is being written, every third one until a compaction has finished.
+        // Each child lives for a different number of attempts, and maintenance is busy most of the
+        // time. Every third one lives until a snapshot or a segment is being written, every third
+        // one until a compaction has finished.
         let enough = known + 1000 + kill % 7 * 201;
         let (mut is_done, mut said) = (false, String::new());
         for line in BufReader::new(child.stderr.take().unwrap()).lines() {
@@ -367,10 +421,15 @@ fn kill_9_during_a_compaction_loses_nothing() {
         in_the_middle += u64::from(is_writing(dir.path()));
         let after = loaded(dir.path());
         let found: u64 = FETCHERS
-            .map(|name| u64::from(after.weights(("global", ""), ContentKind::Page, name, *NOW).attempts))
+            .map(|name| {
+                u64::from(after.weights(("global", ""), ContentKind::Page, name, *NOW).attempts)
+            })
             .iter()
             .sum();
-        assert!(found >= acknowledged, "kill {kill}: {acknowledged} were acknowledged, {found} are there");
+        assert!(
+            found >= acknowledged,
+            "kill {kill}: {acknowledged} were acknowledged, {found} are there"
+        );
         (known..found).for_each(|n| mirror.observe(&attempt(n)));
         assert_eq!(assert_same(&mirror, &after), found);
         known = found;
@@ -378,21 +437,30 @@ fn kill_9_during_a_compaction_loses_nothing() {
     assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
     let left = raw(dir.path()).len() as u64;
     assert!(left < known, "maintenance has dropped raw attempts: {left} of {known}");
-    println!("FAULTS | + | kill -9 during maintenance, {in_the_middle} in the middle of a file | {kills} | 0 | 0 |");
+    println!(
+        "FAULTS | + | kill -9 during maintenance, {in_the_middle} in the middle of a file | {kills} | 0 | 0 |"
+    );
 }
 
 /// Writes a log whose newest record, and whose files, are `days` days old.
 fn idle(days: u64) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
-    let at = Timestamp::from_millis(Timestamp::now().as_millis() - i64::try_from(days).unwrap() * 86_400_000);
+    let at = Timestamp::from_millis(
+        Timestamp::now().as_millis() - i64::try_from(days).unwrap() * 86_400_000,
+    );
     for n in 0..2000 {
         journal.append_attempt(&attempt_at(n, at)).unwrap();
     }
     journal.close().unwrap();
     let then = UNIX_EPOCH + Duration::from_millis(at.as_millis().try_into().unwrap());
     for entry in std::fs::read_dir(dir.path()).unwrap() {
-        File::options().write(true).open(entry.unwrap().path()).unwrap().set_modified(then).unwrap();
+        File::options()
+            .write(true)
+            .open(entry.unwrap().path())
+            .unwrap()
+            .set_modified(then)
+            .unwrap();
     }
     dir
 }
@@ -417,7 +485,8 @@ fn an_idle_log_is_compacted_without_trust_clock() {
         assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
         assert_same(&before, &loaded(dir.path()));
         if days > 90 {
-            // No segment is left to tell when it was. The server's figures showed no compaction at all then.
+            // No segment is left to tell when it was. The server's figures showed no compaction at
+            // all then.
             assert!(compacted_at(dir.path()).is_some_and(|at| at > started), "{days} days");
         }
         // And again on the next day.
@@ -434,9 +503,15 @@ fn an_unconfirmed_clock_is_rejected() {
     };
     // The process's clock alone is ahead.
     let fresh = idle(0);
-    assert_eq!(refused(fresh.path(), Timestamp::now().saturating_add(years)), ClockWitness::FileSystem);
+    assert_eq!(
+        refused(fresh.path(), Timestamp::now().saturating_add(years)),
+        ClockWitness::FileSystem
+    );
     let month = idle(30);
-    assert_eq!(refused(month.path(), Timestamp::now().saturating_add(years)), ClockWitness::FileSystem);
+    assert_eq!(
+        refused(month.path(), Timestamp::now().saturating_add(years)),
+        ClockWitness::FileSystem
+    );
     // The machine's clock is ahead of everything in the log. A second try does not change that.
     let long = idle(1100);
     for _ in 0..2 {
@@ -445,7 +520,9 @@ fn an_unconfirmed_clock_is_rejected() {
     assert_eq!(raw(long.path()).len(), 2000);
     let mut options = CompactOptions::default();
     options.trust_clock = true;
-    let done = maintenance::compact(long.path(), &selector(), &options, Timestamp::now(), &mut |_, _| {}).unwrap();
+    let done =
+        maintenance::compact(long.path(), &selector(), &options, Timestamp::now(), &mut |_, _| {})
+            .unwrap();
     assert_eq!(done.attempts, (2000, 0));
 }
 
@@ -476,7 +553,11 @@ fn latencies(dir: &Path, is_on: bool) -> [[u128; 3]; 2] {
         std::thread::sleep(Duration::from_micros(200));
     }
     running.stop();
-    println!("maintenance {is_on}: {} selects, {} compactions", select.len(), events.try_iter().count());
+    println!(
+        "maintenance {is_on}: {} selects, {} compactions",
+        select.len(),
+        events.try_iter().count()
+    );
     drop(learner);
     Arc::into_inner(journal).unwrap().close().unwrap();
     [select, record].map(|mut all| {
@@ -485,7 +566,8 @@ fn latencies(dir: &Path, is_on: bool) -> [[u128; 3]; 2] {
     })
 }
 
-/// Prints the latencies of a crawl with and without maintenance. Not a check, because they depend on the machine.
+/// Prints the latencies of a crawl with and without maintenance. Not a check, because they depend
+/// on the machine.
 #[test]
 #[ignore = "a measurement: cargo test --release --test library latencies_of_a_crawl -- --ignored --nocapture"]
 fn latencies_of_a_crawl_during_maintenance() {

@@ -35,7 +35,11 @@ fn samples(registry: &Registry) -> BTreeMap<String, f64> {
 }
 
 fn sum(samples: &BTreeMap<String, f64>, name: &str) -> f64 {
-    samples.iter().filter(|(key, _)| key.split('{').next() == Some(name)).map(|(_, value)| value).sum()
+    samples
+        .iter()
+        .filter(|(key, _)| key.split('{').next() == Some(name))
+        .map(|(_, value)| value)
+        .sum()
 }
 
 fn url(text: &str) -> Url {
@@ -50,7 +54,8 @@ fn a_visit_is_counted_from_its_decision_to_its_end() {
     let mut visit = selector.visit(&page).unwrap();
     let Step::Fetch(fetch) = visit.next() else { panic!("a new host is asked") };
     assert_eq!(samples(&registry)["fetchwise_visits_in_progress"], 1.0);
-    let mut answer = FetchResult::from(Outcome::Blocked(Block::challenge().by("datadome"))).with_status(403);
+    let mut answer =
+        FetchResult::from(Outcome::Blocked(Block::challenge().by("datadome"))).with_status(403);
     answer.heuristics.push(Heuristic::flag("block_datadome"));
     visit.report(fetch, answer);
     let Step::Fetch(fetch) = visit.next() else { panic!("another fetcher is tried") };
@@ -65,7 +70,9 @@ fn a_visit_is_counted_from_its_decision_to_its_end() {
     one(r#"fetchwise_visits_total{end="delivered"}"#);
     one(r#"fetchwise_visit_duration_seconds_count{delivered="true"}"#);
     one(r#"fetchwise_attempt_duration_seconds_count{fetcher="direct_access",delivered="false"}"#);
-    one(r#"fetchwise_attempt_duration_seconds_bucket{le="+Inf",fetcher="direct_access",delivered="false"}"#);
+    one(
+        r#"fetchwise_attempt_duration_seconds_bucket{le="+Inf",fetcher="direct_access",delivered="false"}"#,
+    );
     assert_eq!(sum(&seen, "fetchwise_attempts_total"), 2.0);
     assert_eq!(sum(&seen, "fetchwise_decisions_total"), 2.0);
     assert_eq!(seen["fetchwise_visits_in_progress"], 0.0);
@@ -116,18 +123,26 @@ fn text_from_outside_appears_in_label_values_only() {
     let now = Timestamp::now();
     let evil = "evil\"} 1\nfetchwise_attempts_total{fetcher=\"x\",outcome=\"content\"} 99\n#\\";
     for n in 0..300 {
-        let mut attempt = Attempt::new(&url("https://e.org/"), evil, now).unwrap().failed(ErrorKind::BlockedCaptcha);
-        let vendor = if n == 0 { "block_v\"} 7\nx 1".to_owned() } else { format!("block_made-up-{n}") };
+        let mut attempt = Attempt::new(&url("https://e.org/"), evil, now)
+            .unwrap()
+            .failed(ErrorKind::BlockedCaptcha);
+        let vendor =
+            if n == 0 { "block_v\"} 7\nx 1".to_owned() } else { format!("block_made-up-{n}") };
         attempt.heuristics.push(Heuristic::flag(vendor).into());
         selector.record(attempt, now).unwrap();
         let fetcher = format!("stranger-{n}");
-        selector.record(Attempt::new(&url("https://e.org/"), &fetcher, now).unwrap().delivered(), now).unwrap();
+        selector
+            .record(Attempt::new(&url("https://e.org/"), &fetcher, now).unwrap().delivered(), now)
+            .unwrap();
     }
     let seen = samples(&registry);
     assert_eq!(sum(&seen, "fetchwise_attempts_total"), 600.0);
     assert_eq!(sum(&seen, "fetchwise_blocks_total"), 300.0);
     assert!(seen.keys().all(|key| !key.contains(r#"fetcher="x""#)), "{seen:#?}");
-    assert!(seen.keys().any(|key| key == r#"fetchwise_blocks_total{vendor="v\"} 7�x 1"}"#), "{seen:#?}");
+    assert!(
+        seen.keys().any(|key| key == r#"fetchwise_blocks_total{vendor="v\"} 7�x 1"}"#),
+        "{seen:#?}"
+    );
     assert!(seen.len() < 600, "{} rows, however many names are made up", seen.len());
 }
 
@@ -136,7 +151,8 @@ fn exported_families_are_the_listed_ones() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = fetchwise::journal::Journal::open(dir.path(), Default::default()).unwrap();
     let journal = Arc::new(journal);
-    let selector = Selector::builder().pace(Default::default()).sink(Arc::clone(&journal)).build().unwrap();
+    let selector =
+        Selector::builder().pace(Default::default()).sink(Arc::clone(&journal)).build().unwrap();
     let selector = Arc::new(selector);
     let mut registry = Registry::default();
     Metrics::new(Arc::clone(&selector)).with_journal(Arc::clone(&journal)).register(&mut registry);
@@ -161,9 +177,16 @@ fn exported_families_are_the_listed_ones() {
         assert_eq!(format!("{:?}", family.kind).to_lowercase(), *kind, "{name}");
     }
     // This log has no compaction and no snapshot.
-    let absent = ["fetchwise_log_last_snapshot_timestamp_seconds", "fetchwise_log_last_compaction_timestamp_seconds"];
+    let absent = [
+        "fetchwise_log_last_snapshot_timestamp_seconds",
+        "fetchwise_log_last_compaction_timestamp_seconds",
+    ];
     for family in Metrics::families().iter().filter(|family| !absent.contains(&family.name)) {
-        assert!(given.iter().any(|(name, _)| *name == family.name), "{} is listed and not given:\n{page}", family.name);
+        assert!(
+            given.iter().any(|(name, _)| *name == family.name),
+            "{} is listed and not given:\n{page}",
+            family.name
+        );
     }
 }
 
@@ -174,14 +197,17 @@ fn the_reference_lists_every_metric_and_no_other() {
         let mut cells = line.strip_prefix("| `fetchwise_")?.split('|').map(str::trim);
         let name = format!("fetchwise_{}", cells.next()?.trim_end_matches('`'));
         let kind = cells.next()?.to_owned();
-        let labels = cells.next()?.split(',').map(|label| label.trim().trim_matches('`').to_owned());
+        let labels =
+            cells.next()?.split(',').map(|label| label.trim().trim_matches('`').to_owned());
         Some((name, kind, labels.filter(|label| !label.is_empty()).collect()))
     };
     let written: Vec<_> = page
         .lines()
         .filter_map(row)
         .filter(|(name, ..)| {
-            !["fetchwise_http_", "fetchwise_crawl_", "fetchwise_fleet_"].iter().any(|of| name.starts_with(of))
+            !["fetchwise_http_", "fetchwise_crawl_", "fetchwise_fleet_"]
+                .iter()
+                .any(|of| name.starts_with(of))
         })
         .collect();
     let listed: Vec<_> = Metrics::families()
@@ -192,7 +218,11 @@ fn the_reference_lists_every_metric_and_no_other() {
                 Kind::Gauge => "gauge",
                 Kind::Histogram => "histogram",
             };
-            (family.full_name(), kind.to_owned(), family.labels.iter().map(|label| (*label).to_owned()).collect())
+            (
+                family.full_name(),
+                kind.to_owned(),
+                family.labels.iter().map(|label| (*label).to_owned()).collect(),
+            )
         })
         .collect();
     assert_eq!(written, listed, "docs/reference/metrics.md and the list of families differ");
@@ -209,8 +239,10 @@ fn attempt_counts_continue_from_the_log() {
     let now = Timestamp::now();
     let old = Timestamp::from_millis(now.as_millis() - 200 * 86_400_000);
     let record = |selector: &Selector, domain: &str, at: Timestamp, kind: Option<ErrorKind>| {
-        let attempt = Attempt::new(&url(&format!("https://{domain}/")), "direct_access", at).unwrap();
-        let attempt = kind.map_or_else(|| attempt.clone().delivered(), |kind| attempt.clone().failed(kind));
+        let attempt =
+            Attempt::new(&url(&format!("https://{domain}/")), "direct_access", at).unwrap();
+        let attempt =
+            kind.map_or_else(|| attempt.clone().delivered(), |kind| attempt.clone().failed(kind));
         selector.record(attempt, now).unwrap();
     };
     let counted = |selector: &Arc<Selector>| {

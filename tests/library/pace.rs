@@ -1,6 +1,6 @@
-//! The pace that visits keep by default: the loop of the first program in the README, with many tasks, against a host that
-//! allows 60 pages in ten seconds; the longest wait; and the end of a session. Time is the selector's clock almost
-//! everywhere.
+//! The pace that visits keep by default: the loop of the first program in the README, with many
+//! tasks, against a host that allows 60 pages in ten seconds; the longest wait; and the end of a
+//! session. Time is the selector's clock almost everywhere.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -48,7 +48,9 @@ impl LimitedHost {
         }
         self.refused += 1;
         let end = self.window_begins.unwrap_or(now).saturating_add(WINDOW);
-        FetchResult::from(Outcome::Blocked(Block::refusal())).with_status(429).with_retry_after(end.since(now))
+        FetchResult::from(Outcome::Blocked(Block::refusal()))
+            .with_status(429)
+            .with_retry_after(end.since(now))
     }
 }
 
@@ -57,13 +59,16 @@ struct Task<'s> {
     in_flight: Option<(Fetch<&'s Selector>, FetchResult)>,
 }
 
-/// Fetches [`PAGES`] with [`TASKS`] tasks, and returns the host and the number of pages that were delivered.
+/// Fetches [`PAGES`] with [`TASKS`] tasks, and returns the host and the number of pages that were
+/// delivered.
 fn crawl(builder: SelectorBuilder) -> (LimitedHost, usize) {
     let clock = Arc::new(Clock::fixed(BEGIN));
     let builder = builder.around(BEGIN).clock(Arc::clone(&clock));
     let selector = builder.fetcher(FetcherSpec::plain("direct_access")).build().unwrap();
-    let mut urls = (0..PAGES).map(|page| Url::parse(&format!("https://example.org/{page}")).unwrap());
-    let mut tasks: Vec<Task<'_>> = (0..TASKS).map(|_| Task { visit: None, in_flight: None }).collect();
+    let mut urls =
+        (0..PAGES).map(|page| Url::parse(&format!("https://example.org/{page}")).unwrap());
+    let mut tasks: Vec<Task<'_>> =
+        (0..TASKS).map(|_| Task { visit: None, in_flight: None }).collect();
     let mut due: BinaryHeap<_> = (0..TASKS).map(|task| Reverse((BEGIN, task))).collect();
     let (mut host, mut delivered) = (LimitedHost::default(), 0);
     while let Some(Reverse((now, number))) = due.pop() {
@@ -108,11 +113,16 @@ fn a_first_program_is_refused_a_few_times_and_without_a_pace_as_often_as_it_is_s
     assert!(delivered >= PAGES - 3, "{delivered} of {PAGES} pages were delivered");
     assert_eq!(host.served, delivered);
     let (host, delivered) = crawl(Selector::builder().without_pace());
-    assert!(host.refused >= 40, "{} requests were refused, and {delivered} pages were delivered", host.refused);
+    assert!(
+        host.refused >= 40,
+        "{} requests were refused, and {delivered} pages were delivered",
+        host.refused
+    );
 }
 
 fn selector(clock: &Arc<Clock>, settings: PaceSettings) -> Selector {
-    let builder = Selector::builder().around(BEGIN).clock(Arc::clone(clock)).pace(Pace::new(settings));
+    let builder =
+        Selector::builder().around(BEGIN).clock(Arc::clone(clock)).pace(Pace::new(settings));
     builder.fetcher(FetcherSpec::plain("direct_access")).build().unwrap()
 }
 
@@ -141,7 +151,9 @@ fn a_visit_waits_no_longer_for_its_host_than_it_may() {
         let page = url("/b");
         let mut visit = selector.visit(&page).unwrap();
         match visit.next() {
-            Step::Wait(wait) => assert!(is_waited && wait.reason() == WaitReason::Pace && wait.until() == until),
+            Step::Wait(wait) => {
+                assert!(is_waited && wait.reason() == WaitReason::Pace && wait.until() == until)
+            }
             Step::End(end) => {
                 assert!(!is_waited && end.requests == 0, "{end:?}");
                 assert_eq!(end.how, VisitOutcome::Paused { until, whom: WaitScope::Host });
@@ -159,7 +171,8 @@ fn a_visit_waits_no_longer_for_its_host_than_it_may() {
 #[test]
 fn a_visit_does_not_wait_for_a_pace_that_is_too_slow_for_it() {
     let clock = Arc::new(Clock::fixed(BEGIN));
-    let settings = PaceSettings { mode: PaceMode::Fixed, initial_rate: 0.001, ..PaceSettings::default() };
+    let settings =
+        PaceSettings { mode: PaceMode::Fixed, initial_rate: 0.001, ..PaceSettings::default() };
     let selector = selector(&clock, settings);
     assert!(ask(&selector, "/a", Outcome::Content.into()).is_delivered());
     let page = url("/b");
@@ -171,7 +184,8 @@ fn a_visit_does_not_wait_for_a_pace_that_is_too_slow_for_it() {
 /// If it blocked for the whole time, this test would not end.
 #[test]
 fn a_blocked_thread_continues_at_the_end_of_its_wait() {
-    let settings = PaceSettings { mode: PaceMode::Fixed, initial_rate: 20.0, ..PaceSettings::default() };
+    let settings =
+        PaceSettings { mode: PaceMode::Fixed, initial_rate: 20.0, ..PaceSettings::default() };
     let selector = selector(&Arc::default(), settings);
     let pages = ["/a", "/b", "/c"].map(url);
     let mut waits = 0;

@@ -1,5 +1,6 @@
-//! The pipeline on real servers: each end of the attribution table, probe and reuse, single flight, retries,
-//! escalation, pauses. Browsers have their own file; here a plain fetcher with another user agent stands for stealth.
+//! The pipeline on real servers: each end of the attribution table, probe and reuse, single flight,
+//! retries, escalation, pauses. Browsers have their own file; here a plain fetcher with another
+//! user agent stands for stealth.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,9 @@ use fetchwise::registry::FetcherSpec;
 use fetchwise::response::Header;
 use fetchwise::robots::{RobotsTxt, RobotsUse};
 use fetchwise::router::{Mode, Router};
-use fetchwise::selector::{SelectContext, Selector, SelectorBuilder, Sink, SinkError, VisitSettings};
+use fetchwise::selector::{
+    SelectContext, Selector, SelectorBuilder, Sink, SinkError, VisitSettings,
+};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_testsite::origin::{Charset, Origin, Site};
 
@@ -59,7 +62,8 @@ impl World {
         let origin = Origin::start(sites).unwrap();
         let sink = RecordingSink::default();
         let clock = Arc::new(Clock::fixed(Timestamp::now()));
-        let mut selector = Selector::builder().without_pace().sink(sink.clone()).clock(Arc::clone(&clock));
+        let mut selector =
+            Selector::builder().without_pace().sink(sink.clone()).clock(Arc::clone(&clock));
         selector = selector.visits(visits());
         for name in fetchers {
             selector = selector.fetcher(FetcherSpec::by_name(name));
@@ -67,10 +71,18 @@ impl World {
         let selector = more(selector).build().unwrap();
         let limits = Limits { max_body: 8 << 20, ..Limits::default() };
         let mut builder = Pipeline::builder(Arc::new(selector)).limits(limits);
-        builder = builder.missing("playwright", "Chromium was not found; install it with: apt-get install chromium");
+        builder = builder.missing(
+            "playwright",
+            "Chromium was not found; install it with: apt-get install chromium",
+        );
         for name in fetchers {
             let agent = if name.contains("stealth") { "stealth" } else { "plain" };
-            let fetcher = HttpFetcher::builder().name(*name).guard(loopback()).user_agent(agent).build().unwrap();
+            let fetcher = HttpFetcher::builder()
+                .name(*name)
+                .guard(loopback())
+                .user_agent(agent)
+                .build()
+                .unwrap();
             builder = builder.fetcher(Arc::new(fetcher));
         }
         Self { origin, pipeline: Arc::new(builder.build().unwrap()), sink, clock }
@@ -127,7 +139,8 @@ async fn thirty_static_pages_cost_thirty_requests_and_the_probe_disappears() {
 async fn a_burst_on_a_cold_host_causes_one_probe() {
     let world = World::new(vec![(HOST, Site::slow(Duration::from_millis(100)))]);
     let burst = (0..40).map(|n| {
-        let (pipeline, url) = (Arc::clone(&world.pipeline), world.origin.url(HOST, &format!("/a/{n}")));
+        let (pipeline, url) =
+            (Arc::clone(&world.pipeline), world.origin.url(HOST, &format!("/a/{n}")));
         tokio::spawn(async move { pipeline.fetch(&Link::new(url)).await })
     });
     let mut sources = Vec::new();
@@ -164,7 +177,13 @@ async fn each_site_ends_as_the_table_says() {
         ("/unknown", Site::Status(999), Some("server_error"), 2, true),
         ("/nothing", Site::Status(204), Some("not_found"), 1, false),
         ("/reset-form", Site::Status(205), Some("not_found"), 1, false),
-        ("/part", Site::with_header("Content-Range", "bytes 0-9/90", Site::Status(206)), Some("truncated"), 2, true),
+        (
+            "/part",
+            Site::with_header("Content-Range", "bytes 0-9/90", Site::Status(206)),
+            Some("truncated"),
+            2,
+            true,
+        ),
         ("/nowhere", Site::Redirect { status: 302, to: String::new() }, None, 1, false),
         ("/cut", Site::Truncated, Some("truncated"), 2, true),
         ("/reset", Site::Reset, Some("network_error"), 2, true),
@@ -180,7 +199,8 @@ async fn each_site_ends_as_the_table_says() {
     ];
     // One host each, so that no case learns from another.
     let hosts: Vec<String> = (0..cases.len()).map(|n| format!("127.0.1.{}", n + 1)).collect();
-    let sites = hosts.iter().zip(&cases).map(|(host, case)| (host.as_str(), case.1.clone())).collect();
+    let sites =
+        hosts.iter().zip(&cases).map(|(host, case)| (host.as_str(), case.1.clone())).collect();
     let world = World::new(sites);
     for (host, (path, _, error, requests, paused)) in hosts.iter().zip(&cases) {
         let report = world.get_at(host, path).await;
@@ -205,13 +225,19 @@ async fn each_site_ends_as_the_table_says() {
 const OF_NETWORK: &str = "<!doctype html><title>Site blocked</title><h1>This website is blocked</h1><p>By order of the \
     court, your internet service provider has blocked access to this website.</p>";
 
-/// Returns pages of networks: one that was written for this test, and those of the third corpus if it is present.
+/// Returns pages of networks: one that was written for this test, and those of the third corpus if
+/// it is present.
 fn pages_of_networks() -> Vec<String> {
     let mut pages = vec![OF_NETWORK.to_owned()];
-    let Some(corpus) = std::env::var_os("FETCHWISE_CORPUS3").map(std::path::PathBuf::from) else { return pages };
-    for line in std::fs::read_to_string(&corpus).unwrap().lines().filter(|line| line.contains("\"net_")) {
+    let Some(corpus) = std::env::var_os("FETCHWISE_CORPUS3").map(std::path::PathBuf::from) else {
+        return pages;
+    };
+    for line in
+        std::fs::read_to_string(&corpus).unwrap().lines().filter(|line| line.contains("\"net_"))
+    {
         let page: serde_json::Value = serde_json::from_str(line).unwrap();
-        let body = std::fs::read(corpus.with_file_name(page["body_path"].as_str().unwrap())).unwrap();
+        let body =
+            std::fs::read(corpus.with_file_name(page["body_path"].as_str().unwrap())).unwrap();
         pages.push(String::from_utf8_lossy(&body).into_owned());
     }
     pages
@@ -233,9 +259,16 @@ async fn a_page_of_the_network_pauses_the_link_and_counts_against_neither_fetche
             continue;
         }
         known += 1;
-        assert!(!report.is_banned && report.paused_until.is_some() && report.requests == 1, "{report:?}");
+        assert!(
+            !report.is_banned && report.paused_until.is_some() && report.requests == 1,
+            "{report:?}"
+        );
         let made = world.sink.all();
-        assert!(made.iter().all(|attempt| attempt.weight == 0.0 && !attempt.is_banned && !attempt.success), "{made:?}");
+        assert!(
+            made.iter()
+                .all(|attempt| attempt.weight == 0.0 && !attempt.is_banned && !attempt.success),
+            "{made:?}"
+        );
         // Three blocks of a site pause it. These do not: the next link is asked.
         for path in ["/b", "/c", "/d"] {
             assert_eq!(world.get_at(host, path).await.error_type, Some("network_block"), "{path}");
@@ -253,12 +286,16 @@ async fn a_page_of_the_network_pauses_the_link_and_counts_against_neither_fetche
 async fn a_captive_portal_belongs_to_the_url_that_it_stands_in_for() {
     let portal = "127.0.0.2";
     let page = Origin::start([(portal, Site::Html(OF_NETWORK.to_owned()))]).unwrap();
-    let world = World::new(vec![(HOST, Site::Redirect { status: 302, to: page.url(portal, "/login") })]);
+    let world =
+        World::new(vec![(HOST, Site::Redirect { status: 302, to: page.url(portal, "/login") })]);
     let report = world.get("/a").await;
     assert_eq!(report.error_type, Some("network_block"), "{report:?}");
     let made = world.sink.all();
     assert_eq!(made.len(), 1);
-    assert_eq!((made[0].heuristic("domain"), made[0].heuristic("redirected_by")), (Some(HOST), None));
+    assert_eq!(
+        (made[0].heuristic("domain"), made[0].heuristic("redirected_by")),
+        (Some(HOST), None)
+    );
 }
 
 #[tokio::test]
@@ -273,7 +310,10 @@ async fn status_511_is_the_network_and_not_the_site() {
 const EVERY_CLASS: [&str; 3] = ["direct_access", "playwright_stealth", "archive_proxy"];
 
 fn mixed(parts: Vec<(&str, Site)>) -> Vec<(&'static str, Site)> {
-    vec![(HOST, Site::Mixed(parts.into_iter().map(|(prefix, site)| (prefix.to_owned(), site)).collect()))]
+    vec![(
+        HOST,
+        Site::Mixed(parts.into_iter().map(|(prefix, site)| (prefix.to_owned(), site)).collect()),
+    )]
 }
 
 #[tokio::test]
@@ -293,17 +333,34 @@ async fn a_price_ends_the_visit_without_another_fetcher_a_pause_of_the_host_or_a
     let before = (scores("/a/9"), scores("/toll/9"));
     for n in 0..5 {
         let report = world.get(&format!("/toll/{n}")).await;
-        assert_eq!((report.error_type, report.requests), (Some("payment_required"), 1), "{report:?}");
+        assert_eq!(
+            (report.error_type, report.requests),
+            (Some("payment_required"), 1),
+            "{report:?}"
+        );
         assert_eq!((report.price.as_deref(), report.is_banned), (Some("USD 0.01"), false));
-        assert_eq!(report.paused_until.unwrap().since(world.clock.now()), Duration::from_secs(24 * 3600));
+        assert_eq!(
+            report.paused_until.unwrap().since(world.clock.now()),
+            Duration::from_secs(24 * 3600)
+        );
         assert!(report.message.unwrap().contains("USD 0.01"));
-        assert_eq!(world.origin.hits_at(HOST, &format!("/toll/{n}")), 1, "no other fetcher, no archive");
+        assert_eq!(
+            world.origin.hits_at(HOST, &format!("/toll/{n}")),
+            1,
+            "no other fetcher, no archive"
+        );
     }
     assert_eq!((scores("/a/9"), scores("/toll/9")), before);
-    assert!(world.sink.all().iter().filter(|a| a.http_status == Some(402)).all(|a| a.weight == 0.0));
+    assert!(
+        world.sink.all().iter().filter(|a| a.http_status == Some(402)).all(|a| a.weight == 0.0)
+    );
     assert!(world.get("/a/8").await.success, "the host is not paused");
     let again = world.get("/toll/0").await;
-    assert_eq!((again.error_type, again.requests), (Some("paused"), 0), "the link is left for a day");
+    assert_eq!(
+        (again.error_type, again.requests),
+        (Some("paused"), 0),
+        "the link is left for a day"
+    );
     world.wait(Duration::from_secs(24 * 3600));
     assert_eq!(world.get("/toll/0").await.error_type, Some("payment_required"));
 }
@@ -314,15 +371,40 @@ async fn the_offers_of_a_402_are_recorded_and_none_is_accepted() {
     let required = "eyJ4NDAyVmVyc2lvbiI6MiwiYWNjZXB0cyI6W3sic2NoZW1lIjoiZXhhY3QiLCJuZXR3b3JrIjoiZWlwMTU1Ojg0NTMiLCJhbW91\
         bnQiOiIxMDAwMCIsImFzc2V0IjoiMHgxIn1dfQ==";
     let license = "<https://e.org/l.xml>; rel=\"license\"; type=\"application/rsl+xml\"";
-    let toll = Site::with_header("Payment-Required", required, Site::Toll { price: "USD 0.01".to_owned() });
-    let world = World::with(vec![(HOST, Site::with_header("Link", license, toll))], &EVERY_CLASS, |builder| builder);
+    let toll = Site::with_header(
+        "Payment-Required",
+        required,
+        Site::Toll { price: "USD 0.01".to_owned() },
+    );
+    let world = World::with(
+        vec![(HOST, Site::with_header("Link", license, toll))],
+        &EVERY_CLASS,
+        |builder| builder,
+    );
     let report = world.get("/a").await;
-    assert_eq!((report.error_type, report.price.as_deref()), (Some("payment_required"), Some("USD 0.01")));
-    assert_eq!(report.offers, ["x402 exact eip155:8453 10000 0x1".into(), "rsl https://e.org/l.xml".into()]);
+    assert_eq!(
+        (report.error_type, report.price.as_deref()),
+        (Some("payment_required"), Some("USD 0.01"))
+    );
+    assert_eq!(
+        report.offers,
+        ["x402 exact eip155:8453 10000 0x1".into(), "rsl https://e.org/l.xml".into()]
+    );
     let requests = world.origin.requests();
     assert_eq!(requests.len(), 1);
-    let pays = ["x-payment", "payment-signature", "crawler-exact-price", "crawler-max-price", "authorization"];
-    assert!(requests[0].headers.iter().all(|sent| !pays.iter().any(|name| sent.name.eq_ignore_ascii_case(name))));
+    let pays = [
+        "x-payment",
+        "payment-signature",
+        "crawler-exact-price",
+        "crawler-max-price",
+        "authorization",
+    ];
+    assert!(
+        requests[0]
+            .headers
+            .iter()
+            .all(|sent| !pays.iter().any(|name| sent.name.eq_ignore_ascii_case(name)))
+    );
 }
 
 #[tokio::test]
@@ -331,8 +413,15 @@ async fn a_host_that_declines_is_left_for_a_day() {
     let world = World::with(sites, &EVERY_CLASS, |builder| builder);
     assert!(world.get("/a/1").await.success);
     let report = world.get("/no").await;
-    assert_eq!((report.error_type, report.requests, report.is_banned), (Some("declined"), 1, false), "{report:?}");
-    assert_eq!(report.paused_until.unwrap().since(world.clock.now()), Duration::from_secs(24 * 3600));
+    assert_eq!(
+        (report.error_type, report.requests, report.is_banned),
+        (Some("declined"), 1, false),
+        "{report:?}"
+    );
+    assert_eq!(
+        report.paused_until.unwrap().since(world.clock.now()),
+        Duration::from_secs(24 * 3600)
+    );
     let other = world.get("/a/2").await;
     assert_eq!((other.error_type, other.requests), (Some("paused"), 0), "{other:?}");
     assert_eq!(world.origin.hits(HOST), 2);
@@ -343,7 +432,8 @@ async fn a_host_that_declines_is_left_for_a_day() {
 
 #[tokio::test]
 async fn a_price_whose_page_looks_like_a_block_is_a_price() {
-    let page = Site::with_header("cf-mitigated", "challenge", Site::Toll { price: "USD 0.01".to_owned() });
+    let page =
+        Site::with_header("cf-mitigated", "challenge", Site::Toll { price: "USD 0.01".to_owned() });
     let world = World::with(vec![(HOST, page)], &EVERY_CLASS, |builder| builder);
     let report = world.get("/a").await;
     assert_eq!((report.error_type, report.requests), (Some("payment_required"), 1), "{report:?}");
@@ -358,7 +448,8 @@ async fn a_redirect_to_a_refused_address_is_not_dialled() {
     let guard = AddressGuard::new(["127.0.0.1/32".parse().unwrap()], false);
     let fetcher = HttpFetcher::builder().guard(guard).build().unwrap();
     let selector = Selector::builder().build().unwrap();
-    let pipeline = Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(fetcher)).build().unwrap();
+    let pipeline =
+        Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(fetcher)).build().unwrap();
     let report = pipeline.fetch(&Link::new(outside.url(HOST, "/go"))).await;
     assert_eq!(report.error_type, Some("refused_address"), "{report:?}");
     assert_eq!(origin.connections(target), 0);
@@ -366,22 +457,35 @@ async fn a_redirect_to_a_refused_address_is_not_dialled() {
 
 #[tokio::test]
 async fn a_captcha_escalates_to_stealth_under_its_own_name() {
-    let world = World::with(vec![(HOST, Site::captcha(403))], &["direct_access", "playwright_stealth"], |b| b);
+    let world = World::with(
+        vec![(HOST, Site::captcha(403))],
+        &["direct_access", "playwright_stealth"],
+        |b| b,
+    );
     let report = world.get("/news/1").await;
     assert!(report.success && report.is_banned && report.requests == 2, "{report:?}");
-    assert_eq!((report.fetcher.as_deref(), source(&report)), (Some("playwright_stealth"), "inferred"));
+    assert_eq!(
+        (report.fetcher.as_deref(), source(&report)),
+        (Some("playwright_stealth"), "inferred")
+    );
     let made = world.sink.all();
-    let seen: Vec<_> = made.iter().map(|a| (a.fetcher.as_str(), a.success, a.is_banned, a.try_no)).collect();
+    let seen: Vec<_> =
+        made.iter().map(|a| (a.fetcher.as_str(), a.success, a.is_banned, a.try_no)).collect();
     assert_eq!(seen, [("direct_access", false, true, 1), ("playwright_stealth", true, false, 2)]);
     assert_eq!(made[1].hint.map(|hint| hint.name()), Some("blocked"));
-    assert!(made[0].heuristic("block_cloudflare").is_some() && made[0].heuristic("has_captcha").is_some());
+    assert!(
+        made[0].heuristic("block_cloudflare").is_some()
+            && made[0].heuristic("has_captcha").is_some()
+    );
 }
 
 #[tokio::test]
 async fn the_strict_reading_ends_a_url_at_its_first_block() {
-    let world = World::with(vec![(HOST, Site::captcha(403))], &["direct_access", "playwright_stealth"], |builder| {
-        builder.visits(VisitSettings { escalate_after_block: false, ..visits() })
-    });
+    let world = World::with(
+        vec![(HOST, Site::captcha(403))],
+        &["direct_access", "playwright_stealth"],
+        |builder| builder.visits(VisitSettings { escalate_after_block: false, ..visits() }),
+    );
     let report = world.get("/news/1").await;
     assert_eq!((report.error_type, report.requests), (Some("blocked_captcha"), 1));
 }
@@ -389,7 +493,8 @@ async fn the_strict_reading_ends_a_url_at_its_first_block() {
 #[tokio::test]
 async fn a_blocked_link_is_paused_longer_each_time_until_content_comes() {
     let world = World::new(vec![(HOST, Site::captcha(403))]);
-    let minutes = |report: &Report| report.paused_until.unwrap().since(world.clock.now()).as_secs() / 60;
+    let minutes =
+        |report: &Report| report.paused_until.unwrap().since(world.clock.now()).as_secs() / 60;
     let first = world.get("/a").await;
     assert_eq!((first.error_type, minutes(&first)), (Some("blocked_captcha"), 10));
     world.wait(Duration::from_secs(599));
@@ -426,7 +531,8 @@ async fn three_blocked_links_pause_the_host_until_a_trial_succeeds() {
     world.wait(Duration::from_secs(600));
     let (a, b) = tokio::join!(world.get("/x"), world.get("/y"));
     assert!(a.success && b.success, "a visit during the trial waits for its end: {a:?} {b:?}");
-    let asked: Vec<_> = world.sink.all().into_iter().skip(3).map(|attempt| attempt.attempted_at).collect();
+    let asked: Vec<_> =
+        world.sink.all().into_iter().skip(3).map(|attempt| attempt.attempted_at).collect();
     assert_eq!(asked.len(), 2);
     assert_eq!(world.origin.hits(HOST), 5, "one request each");
     assert!(world.get("/z").await.success);
@@ -462,19 +568,30 @@ async fn shadow_logs_the_choice_of_learning() {
     let mut router = Router { mode: Mode::Shadow, ..Router::default() };
     router.table.insert("127.0.0.1", "playwright_stealth").unwrap();
     let fetchers = ["direct_access", "playwright_stealth"];
-    let world = World::with(vec![(HOST, Site::Static)], &fetchers, |builder| builder.router(router));
+    let world =
+        World::with(vec![(HOST, Site::Static)], &fetchers, |builder| builder.router(router));
     let report = world.get("/a").await;
-    assert_eq!((report.fetcher.as_deref(), source(&report)), (Some("playwright_stealth"), "hard_coded"));
+    assert_eq!(
+        (report.fetcher.as_deref(), source(&report)),
+        (Some("playwright_stealth"), "hard_coded")
+    );
     assert_eq!(world.sink.all()[0].shadow_fetcher.as_deref(), Some("direct_access"));
 }
 
 #[tokio::test]
 async fn a_requested_fetcher_is_used_or_refused_with_a_reason() {
-    let world = World::with(vec![(HOST, Site::Static)], &["direct_access", "playwright_stealth"], |builder| builder);
+    let world = World::with(
+        vec![(HOST, Site::Static)],
+        &["direct_access", "playwright_stealth"],
+        |builder| builder,
+    );
     let url = world.origin.url(HOST, "/a");
     let link = Link { prefer: Some("playwright_stealth".to_owned()), ..Link::new(url.clone()) };
     let report = world.pipeline.fetch(&link).await;
-    assert_eq!((report.fetcher.as_deref(), source(&report)), (Some("playwright_stealth"), "hinted"));
+    assert_eq!(
+        (report.fetcher.as_deref(), source(&report)),
+        (Some("playwright_stealth"), "hinted")
+    );
     let link = Link { prefer: Some("playwright".to_owned()), ..Link::new(url) };
     let report = world.pipeline.fetch(&link).await;
     assert_eq!(report.error_type, Some("no_fetcher"));
@@ -485,7 +602,8 @@ async fn a_requested_fetcher_is_used_or_refused_with_a_reason() {
 async fn an_invalid_url_is_refused_and_not_recorded() {
     let world = World::new(vec![(HOST, Site::Static)]);
     let long = format!("http://127.0.0.1/{}", "a".repeat(10 << 20));
-    for text in ["", "not a url", "ftp://127.0.0.1/", "data:text/html,x", "http://", "\0\0", &long] {
+    for text in ["", "not a url", "ftp://127.0.0.1/", "data:text/html,x", "http://", "\0\0", &long]
+    {
         let report = world.pipeline.fetch(&Link::new(text)).await;
         assert_eq!((report.error_type, report.requests), (Some("invalid_url"), 0), "{report:?}");
         assert!(report.message.is_some_and(|message| message.len() < 500));
@@ -504,8 +622,13 @@ async fn the_report_counts_the_attempts_in_the_log() {
     assert_eq!((looping.error_type, looping.requests), (Some("redirect_loop"), 1), "{looping:?}");
     assert!(world.origin.hits(HOST) > 1);
     let made = world.sink.all();
-    let seen: Vec<_> = made.iter().map(|a| (a.error_type.as_ref().unwrap().name(), a.try_no, a.weight)).collect();
-    assert_eq!(seen, [("refused_address", 1, 0.0), ("redirect_loop", 1, 0.0)], "logged without learning");
+    let seen: Vec<_> =
+        made.iter().map(|a| (a.error_type.as_ref().unwrap().name(), a.try_no, a.weight)).collect();
+    assert_eq!(
+        seen,
+        [("refused_address", 1, 0.0), ("redirect_loop", 1, 0.0)],
+        "logged without learning"
+    );
     assert_eq!(world.pipeline.selector().link_state(&made[0].link).paused_until, None);
 }
 
@@ -531,17 +654,21 @@ async fn a_fetcher_that_does_not_start_is_not_a_failure() {
     };
     let sink = RecordingSink::default();
     let pipeline = |names: &[&str]| {
-        let mut selector = names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
+        let mut selector =
+            names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
         selector = selector.no_priors();
         let mut selector = selector.build().unwrap();
         selector.set_sink(Box::new(sink.clone()));
-        let mut pipeline = Pipeline::builder(Arc::new(selector)).fetcher(broken("playwright_stealth"));
+        let mut pipeline =
+            Pipeline::builder(Arc::new(selector)).fetcher(broken("playwright_stealth"));
         if names.contains(&"direct_access") {
             pipeline = pipeline.fetcher(Arc::new(HttpFetcher::new(loopback()).unwrap()));
         }
         pipeline.build().unwrap()
     };
-    let report = pipeline(&["direct_access", "playwright_stealth"]).fetch(&Link::new(origin.url(HOST, "/a"))).await;
+    let report = pipeline(&["direct_access", "playwright_stealth"])
+        .fetch(&Link::new(origin.url(HOST, "/a")))
+        .await;
     assert_eq!((report.error_type, report.requests), (Some("blocked_captcha"), 1), "{report:?}");
     assert_eq!(sink.all().len(), 1, "a request that was not made is not recorded");
     let report = pipeline(&["playwright_stealth"]).fetch(&Link::new(origin.url(HOST, "/b"))).await;
@@ -554,7 +681,12 @@ async fn a_fetcher_that_does_not_start_is_not_a_failure() {
 async fn a_fetcher_that_is_not_a_candidate_is_refused_by_name() {
     let selector = Selector::builder().fetcher(FetcherSpec::by_name("playwright")).build().unwrap();
     let plain = HttpFetcher::new(loopback()).unwrap();
-    let error = Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(plain)).build().err().unwrap().to_string();
+    let error = Pipeline::builder(Arc::new(selector))
+        .fetcher(Arc::new(plain))
+        .build()
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("direct_access") && error.contains("playwright"), "{error}");
 }
 
@@ -563,7 +695,11 @@ async fn a_requested_pause_applies_to_every_link_and_fetcher_of_the_host() {
     let sites = vec![(HOST, Site::rate_limited(3600))];
     let world = World::with(sites, &["direct_access", "playwright_stealth"], |builder| builder);
     let first = world.get("/a").await;
-    assert_eq!((first.error_type, first.requests), (Some("rate_limited"), 1), "no other fetcher is tried: {first:?}");
+    assert_eq!(
+        (first.error_type, first.requests),
+        (Some("rate_limited"), 1),
+        "no other fetcher is tried: {first:?}"
+    );
     for path in ["/b", "/c/d", "/e.pdf"] {
         let other = world.get(path).await;
         assert_eq!((other.error_type, other.requests), (Some("paused"), 0), "{other:?}");
@@ -596,14 +732,18 @@ async fn a_redirect_written_in_html_is_followed_in_the_same_attempt() {
     let sites = vec![("127.0.0.1", Site::Static), ("127.0.0.2", Site::Static)];
     let world = World::with(sites, &["direct_access"], |builder| builder);
     let target = world.origin.url("127.0.0.2", "/articles/1");
-    let stub =
-        format!("<!doctype html><meta http-equiv=refresh content='0; url={target}'><a href='{target}'>Moved</a>");
+    let stub = format!(
+        "<!doctype html><meta http-equiv=refresh content='0; url={target}'><a href='{target}'>Moved</a>"
+    );
     world.origin.set_site(HOST, Site::Html(stub));
     let report = world.get("/old").await;
     assert!(report.success && report.requests == 1 && report.bytes > 200, "{report:?}");
     let response = report.response.as_ref().unwrap();
     assert_eq!(response.final_url.as_str(), target);
-    assert_eq!(response.chain.iter().map(url::Url::as_str).collect::<Vec<_>>(), [world.origin.url(HOST, "/old")]);
+    assert_eq!(
+        response.chain.iter().map(url::Url::as_str).collect::<Vec<_>>(),
+        [world.origin.url(HOST, "/old")]
+    );
     let made = world.sink.all();
     assert_eq!((made.len(), made[0].fetcher.as_str(), made[0].success), (1, "direct_access", true));
     assert_eq!(made[0].url, world.origin.url(HOST, "/old"));
@@ -612,13 +752,16 @@ async fn a_redirect_written_in_html_is_followed_in_the_same_attempt() {
 #[tokio::test]
 async fn a_redirect_written_in_html_goes_through_the_guard_and_ends_after_ten() {
     let world = World::new(vec![(HOST, Site::Static)]);
-    world
-        .origin
-        .set_site(HOST, Site::Html("<meta http-equiv=refresh content='0;url=http://10.255.255.1/'>".to_owned()));
+    world.origin.set_site(
+        HOST,
+        Site::Html("<meta http-equiv=refresh content='0;url=http://10.255.255.1/'>".to_owned()),
+    );
     let refused = world.get("/out").await;
     assert_eq!((refused.error_type, refused.requests), (Some("refused_address"), 1), "{refused:?}");
     // Each page leads one level deeper.
-    world.origin.set_site(HOST, Site::Html("<meta http-equiv=refresh content='0;url=deeper/'>".to_owned()));
+    world
+        .origin
+        .set_site(HOST, Site::Html("<meta http-equiv=refresh content='0;url=deeper/'>".to_owned()));
     let before = world.origin.hits(HOST);
     let endless = world.get("/down/").await;
     assert_eq!((endless.error_type, endless.requests), (Some("redirect_loop"), 1), "{endless:?}");
@@ -630,16 +773,24 @@ async fn a_pipeline_waits_for_paces_or_returns_links_that_cannot_go_now() {
     use fetchwise::pace::{Pace, PaceMode, PaceSettings};
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let pipeline = |wait: Duration, clock: &Arc<Clock>| {
-        let settings = PaceSettings { mode: PaceMode::Fixed, initial_rate: 5.0, ..PaceSettings::default() };
-        let builder = Selector::builder().pace(Pace::new(settings)).fetcher(FetcherSpec::by_name("direct_access"));
+        let settings =
+            PaceSettings { mode: PaceMode::Fixed, initial_rate: 5.0, ..PaceSettings::default() };
+        let builder = Selector::builder()
+            .pace(Pace::new(settings))
+            .fetcher(FetcherSpec::by_name("direct_access"));
         let builder = builder.clock(Arc::clone(clock));
         let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
         let builder = Pipeline::builder(Arc::new(builder.build().unwrap()));
-        builder.fetcher(Arc::new(HttpFetcher::new(guard).unwrap())).wait_at_most(wait).build().unwrap()
+        builder
+            .fetcher(Arc::new(HttpFetcher::new(guard).unwrap()))
+            .wait_at_most(wait)
+            .build()
+            .unwrap()
     };
     let links: Vec<Link> = (0..4).map(|n| Link::new(origin.url(HOST, &format!("/{n}")))).collect();
     let patient = pipeline(Duration::from_secs(60), &Arc::default());
-    let reports = futures_util::future::join_all(links.iter().map(|link| patient.fetch(link))).await;
+    let reports =
+        futures_util::future::join_all(links.iter().map(|link| patient.fetch(link))).await;
     assert!(reports.iter().all(|report| report.success), "{reports:?}");
 
     let clock = Arc::new(Clock::fixed(Timestamp::now()));
@@ -661,13 +812,19 @@ async fn a_limit_at_the_end_of_a_redirect_pauses_the_host_that_set_it_and_is_not
     let world = World::new(vec![(HOST, Site::Static), (TARGET, limited)]);
     let to = world.origin.url(TARGET, "/page");
     let html = format!("<!doctype html><meta http-equiv=refresh content='0; url={to}'>");
-    for (way, redirecting) in [("HTTP", Site::Redirect { status: 302, to: to.clone() }), ("HTML", Site::Html(html))] {
+    for (way, redirecting) in
+        [("HTTP", Site::Redirect { status: 302, to: to.clone() }), ("HTML", Site::Html(html))]
+    {
         world.origin.set_site(HOST, redirecting);
         let selector = world.pipeline.selector();
         selector.set_host_pause(TARGET, None);
         let before = [HOST, TARGET].map(|host| world.origin.hits(host));
         let report = world.get(&format!("/{way}/a")).await;
-        assert_eq!((report.error_type, report.status, report.requests), (Some("rate_limited"), Some(429), 1), "{way}");
+        assert_eq!(
+            (report.error_type, report.status, report.requests),
+            (Some("rate_limited"), Some(429), 1),
+            "{way}"
+        );
         assert!(selector.host_pause(TARGET).is_some(), "{way}");
         assert_eq!(selector.host_pause(HOST), None, "{way}: the redirector has refused nothing");
         let made = world.sink.all().pop().unwrap();
@@ -675,10 +832,17 @@ async fn a_limit_at_the_end_of_a_redirect_pauses_the_host_that_set_it_and_is_not
         assert_eq!(hosts, [Some(HOST), Some(TARGET)], "{way}");
         // Another link asks the redirector, and goes no further.
         let report = world.get(&format!("/{way}/b")).await;
-        assert_eq!((report.error_type, report.requests), (Some(Report::PAUSED), 0), "{way}: {report:?}");
+        assert_eq!(
+            (report.error_type, report.requests),
+            (Some(Report::PAUSED), 0),
+            "{way}: {report:?}"
+        );
         assert!(report.message.as_ref().unwrap().contains(TARGET), "{way}: {report:?}");
-        let asked: Vec<u64> =
-            [HOST, TARGET].iter().zip(before).map(|(host, hits)| world.origin.hits(host) - hits).collect();
+        let asked: Vec<u64> = [HOST, TARGET]
+            .iter()
+            .zip(before)
+            .map(|(host, hits)| world.origin.hits(host) - hits)
+            .collect();
         assert_eq!(asked, [2, 1], "{way}");
     }
 }
@@ -706,12 +870,18 @@ async fn a_redirect_waits_for_the_pace_of_its_target() {
     let origin = Origin::start([(HOST, Site::Static), (TARGET, Site::Static)]).unwrap();
     origin.set_site(HOST, Site::Redirect { status: 302, to: origin.url(TARGET, "/articles/1") });
     let settings = PaceSettings { max_crawl_delay_s: 900.0, ..PaceSettings::default() };
-    let builder = Selector::builder().pace(Pace::new(settings)).fetcher(FetcherSpec::by_name("direct_access"));
+    let builder = Selector::builder()
+        .pace(Pace::new(settings))
+        .fetcher(FetcherSpec::by_name("direct_access"));
     let builder = Pipeline::builder(Arc::new(builder.build().unwrap()));
     let pipeline = builder.fetcher(Arc::new(HttpFetcher::new(loopback()).unwrap()));
     let pipeline = pipeline.wait_at_most(Duration::from_secs(60)).build().unwrap();
     let (selector, link) = (pipeline.selector(), Link::new(origin.url(HOST, "/a")));
-    let _ = selector.pace().unwrap().set_min_interval(Scope::host(TARGET), Duration::from_secs(600), selector.now());
+    let _ = selector.pace().unwrap().set_min_interval(
+        Scope::host(TARGET),
+        Duration::from_secs(600),
+        selector.now(),
+    );
     assert!(pipeline.fetch(&link).await.success);
     let report = pipeline.fetch(&Link::new(origin.url(HOST, "/b"))).await;
     assert_eq!((report.error_type, report.requests), (Some(Report::PACED), 0), "{report:?}");
@@ -739,16 +909,22 @@ async fn server_log_and_results_agree_on_requests_even_on_kept_connections_that_
     let server = tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let seen = Arc::clone(&seen);
-            // One response for each connection, which closes only after it has read the next request.
+            // One response for each connection, which closes only after it has read the next
+            // request.
             tokio::spawn(async move {
                 for is_first in [true, false] {
                     if !read_head(&mut stream).await {
                         return;
                     }
                     seen.fetch_add(1, Ordering::SeqCst);
-                    let page = format!("<!doctype html><title>Ferries</title><p>{}", "The ferry leaves. ".repeat(40));
-                    let head =
-                        format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", page.len());
+                    let page = format!(
+                        "<!doctype html><title>Ferries</title><p>{}",
+                        "The ferry leaves. ".repeat(40)
+                    );
+                    let head = format!(
+                        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n",
+                        page.len()
+                    );
                     if is_first {
                         let _ = stream.write_all(format!("{head}{page}").as_bytes()).await;
                     }
@@ -787,7 +963,11 @@ impl Fetcher for StoppedOnce {
         Box::pin(async move {
             if !self.0.swap(true, Ordering::Relaxed) {
                 tokio::time::advance(Duration::from_secs(12)).await;
-                return Err(FetchError::new(ErrorKind::Timeout, "no response", Duration::from_secs(12)));
+                return Err(FetchError::new(
+                    ErrorKind::Timeout,
+                    "no response",
+                    Duration::from_secs(12),
+                ));
             }
             let html = format!("<h1>Opening hours</h1>{}", "<p>The museum is open.</p>".repeat(40));
             let headers = vec![Header::new("content-type", "text/html")];
@@ -796,18 +976,25 @@ impl Fetcher for StoppedOnce {
     }
 }
 
-/// A process that was stopped, as by a laptop's lid, charged the requests that were open to their hosts.
+/// A process that was stopped, as by a laptop's lid, charged the requests that were open to their
+/// hosts.
 #[tokio::test(start_paused = true)]
 async fn a_request_of_a_process_that_was_stopped_is_charged_to_nobody_and_made_again() {
     let (sink, clock) = (RecordingSink::default(), Arc::new(Clock::fixed(Timestamp::now())));
     // The clock stands still, and so would a pace.
-    let selector = Selector::builder().without_pace().sink(sink.clone()).clock(clock).visits(visits());
-    let selector = Arc::new(selector.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
+    let selector =
+        Selector::builder().without_pace().sink(sink.clone()).clock(clock).visits(visits());
+    let selector =
+        Arc::new(selector.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
     let robots = RobotsTxt::new(Arc::new(StoppedOnce::default()), "fetchwise");
-    let pipeline =
-        Pipeline::builder(selector).fetcher(Arc::new(StoppedOnce::default())).robots(robots).build().unwrap();
+    let pipeline = Pipeline::builder(selector)
+        .fetcher(Arc::new(StoppedOnce::default()))
+        .robots(robots)
+        .build()
+        .unwrap();
     // The request for robots.txt is stopped, too.
-    let report = pipeline.fetch(&Link { robots: RobotsUse::Obey, ..Link::new("http://e.org/a") }).await;
+    let report =
+        pipeline.fetch(&Link { robots: RobotsUse::Obey, ..Link::new("http://e.org/a") }).await;
     assert!(report.success && report.requests == 1, "{report:?}");
     let attempts = sink.all();
     assert_eq!((attempts.len(), attempts[0].error_type.as_ref()), (1, None), "{attempts:?}");

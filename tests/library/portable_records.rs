@@ -1,14 +1,19 @@
-//! Records of a journal can be exported and imported again, whatever a server or a caller put into them.
+//! Records of a journal can be exported and imported again, whatever a server or a caller put into
+//! them.
 
 use std::path::Path;
 use std::time::Duration;
 
-use fetchwise::attempt::bounds::{MAX_HEADER_BYTES, MAX_LINK_BYTES, MAX_TIME, MAX_VALUE_BYTES, Unrecordable};
+use fetchwise::attempt::bounds::{
+    MAX_HEADER_BYTES, MAX_LINK_BYTES, MAX_TIME, MAX_VALUE_BYTES, Unrecordable,
+};
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::json::{MAX_LINE_BYTES, Notes, from_json_line, to_json_line};
 use fetchwise::attempt::{Arm, Attempt, ErrorType, Hint, STORED_HEADERS, Tag};
 use fetchwise::heuristic::Heuristic;
-use fetchwise::journal::{self, Entry, Journal, JournalError, JournalOptions, Lost, Tombstone, TombstoneTarget};
+use fetchwise::journal::{
+    self, Entry, Journal, JournalError, JournalOptions, Lost, Tombstone, TombstoneTarget,
+};
 use fetchwise::response::Header;
 use fetchwise::time::Timestamp;
 use proptest::prelude::*;
@@ -42,7 +47,8 @@ fn recorded(attempts: &[Attempt]) -> Vec<Attempt> {
 fn imported(attempt: &Attempt) -> Attempt {
     let line = to_json_line(attempt);
     assert!(line.len() <= MAX_LINE_BYTES, "a line of {} bytes", line.len());
-    let (read, notes) = from_json_line(&line, MAX_TIME).unwrap_or_else(|error| panic!("{error}: {line:.300}"));
+    let (read, notes) =
+        from_json_line(&line, MAX_TIME).unwrap_or_else(|error| panic!("{error}: {line:.300}"));
     // A small number of milliseconds looks like seconds only if it is written as a number.
     assert_eq!(notes, Notes::default());
     read
@@ -66,7 +72,10 @@ fn a_header_of_sixty_kilobytes_is_cut_and_the_rest_of_the_attempt_kept() {
     assert_eq!(kept.response_headers.len(), 2, "{:?}", kept.response_headers);
     assert_eq!(kept.response_headers[0], Header::new("Via", "a, b\u{fffd}c"));
     assert_eq!(kept.response_headers[1], Header::new("server", "é".repeat(MAX_HEADER_BYTES / 2)));
-    assert_eq!(Attempt { response_headers: attempt.response_headers.clone(), ..kept.clone() }, attempt);
+    assert_eq!(
+        Attempt { response_headers: attempt.response_headers.clone(), ..kept.clone() },
+        attempt
+    );
     assert_eq!(imported(&kept), kept);
 }
 
@@ -74,11 +83,18 @@ fn a_header_of_sixty_kilobytes_is_cut_and_the_rest_of_the_attempt_kept() {
 fn links_that_are_too_long_stay_distinct() {
     let links = ["x", "y"].map(|end| format!("{}{end}", "l".repeat(MAX_LINK_BYTES)));
     let with = |link: &str| Attempt { link: link.to_owned(), ..one() };
-    let kept = recorded(&[with(&links[0]), with(&links[1]), with(&links[0]), with("a\0b"), with("")]);
-    assert!(kept.iter().all(|attempt| attempt.link.len() <= MAX_LINK_BYTES && imported(attempt) == *attempt));
+    let kept =
+        recorded(&[with(&links[0]), with(&links[1]), with(&links[0]), with("a\0b"), with("")]);
+    assert!(
+        kept.iter()
+            .all(|attempt| attempt.link.len() <= MAX_LINK_BYTES && imported(attempt) == *attempt)
+    );
     assert_eq!(kept[0].link, kept[2].link);
     assert_ne!(kept[0].link, kept[1].link);
-    assert_eq!((kept[3].link.as_str(), kept[4].link.as_str()), ("a\u{fffd}b", "https://www.example.org/a/b.pdf"));
+    assert_eq!(
+        (kept[3].link.as_str(), kept[4].link.as_str()),
+        ("a\u{fffd}b", "https://www.example.org/a/b.pdf")
+    );
 }
 
 #[test]
@@ -87,11 +103,14 @@ fn a_link_is_forgotten_by_its_callers_id() {
     let journal = open(dir.path());
     for link in ["https://me:secret@e.org/#x".to_owned(), "l".repeat(MAX_LINK_BYTES + 9)] {
         journal.append_attempt(&Attempt { link: link.clone(), ..one() }).unwrap();
-        journal.append_tombstone(&Tombstone { target: TombstoneTarget::Link(link), at: T0 }).unwrap();
+        journal
+            .append_tombstone(&Tombstone { target: TombstoneTarget::Link(link), at: T0 })
+            .unwrap();
     }
     journal.close().unwrap();
     let mut left = 0;
-    journal::replay(dir.path(), |_, entry| left += usize::from(matches!(entry, Entry::Attempt(_)))).unwrap();
+    journal::replay(dir.path(), |_, entry| left += usize::from(matches!(entry, Entry::Attempt(_))))
+        .unwrap();
     assert_eq!(left, 0);
 }
 
@@ -162,11 +181,21 @@ fn unrecordable_attempts_are_rejected_and_counted() {
 /// Text of any length, with every character that may cause trouble.
 fn text() -> impl Strategy<Value = String> {
     let wild = proptest::collection::vec(
-        prop_oneof![any::<char>(), Just('\0'), Just('\u{1}'), Just('\u{85}'), Just('"'), Just('é'), Just('\u{10ffff}')],
+        prop_oneof![
+            any::<char>(),
+            Just('\0'),
+            Just('\u{1}'),
+            Just('\u{85}'),
+            Just('"'),
+            Just('é'),
+            Just('\u{10ffff}')
+        ],
         0..12,
     );
     let long = prop_oneof![4 => Just(1), 1 => proptest::sample::select(&[50, 600, 3000, 9000][..])];
-    let plain = proptest::sample::select(&["", "true", "timeout", "simple_http", "explore", "domain", "x\0", "~"][..]);
+    let plain = proptest::sample::select(
+        &["", "true", "timeout", "simple_http", "explore", "domain", "x\0", "~"][..],
+    );
     prop_oneof![
         2 => (wild, long).prop_map(|(chars, times)| chars.into_iter().collect::<String>().repeat(times)),
         1 => plain.prop_map(str::to_owned),
@@ -186,8 +215,12 @@ fn urls() -> impl Strategy<Value = String> {
     ];
     let user = prop_oneof![4 => Just(""), 1 => Just("me:secret@")];
     (user, host, "[/.a-zA-Z0-9%?=&#'\\\\ é~:@;-]{0,40}", prop_oneof![6 => Just(1), 1 => Just(2000)])
-        .prop_map(|(user, host, path, times)| format!("https://{user}{host}/{}", path.repeat(times)))
-        .prop_filter("a URL that can be fetched", |text| fetchwise::heuristic::url::parse(text).is_ok())
+        .prop_map(|(user, host, path, times)| {
+            format!("https://{user}{host}/{}", path.repeat(times))
+        })
+        .prop_filter("a URL that can be fetched", |text| {
+            fetchwise::heuristic::url::parse(text).is_ok()
+        })
 }
 
 fn attempts() -> impl Strategy<Value = Attempt> {
@@ -209,8 +242,22 @@ fn attempts() -> impl Strategy<Value = Attempt> {
     ];
     let shares = (any::<f64>(), proptest::option::of(prop_oneof![any::<f64>(), 0f64..=1.0]));
     (
-        (any::<bool>(), urls(), prop_oneof![text(), urls()], text(), ends, any::<bool>(), any::<bool>()),
-        (proptest::option::of(any::<u16>()), any::<u64>(), any::<i64>(), proptest::option::of(text()), any::<u32>()),
+        (
+            any::<bool>(),
+            urls(),
+            prop_oneof![text(), urls()],
+            text(),
+            ends,
+            any::<bool>(),
+            any::<bool>(),
+        ),
+        (
+            proptest::option::of(any::<u16>()),
+            any::<u64>(),
+            any::<i64>(),
+            proptest::option::of(text()),
+            any::<u32>(),
+        ),
         (shares, proptest::option::of(text()), tags, headers),
         proptest::option::of(proptest::sample::select(Hint::ALL)),
         (
@@ -220,21 +267,34 @@ fn attempts() -> impl Strategy<Value = Attempt> {
         ),
     )
         .prop_map(
-            |((known, url, link, fetcher, end, success, banned), (status, ms, at, from, try_no), rest, hint, why)| {
+            |(
+                (known, url, link, fetcher, end, success, banned),
+                (status, ms, at, from, try_no),
+                rest,
+                hint,
+                why,
+            )| {
                 let ((weight, propensity), shadow, tags, headers) = rest;
                 let mut a = one();
                 a.id = if known { a.id } else { uuid::Uuid::nil() };
-                (a.url, a.link, a.success, a.is_banned, a.error_type) = (url, link, success, banned, end);
+                (a.url, a.link, a.success, a.is_banned, a.error_type) =
+                    (url, link, success, banned, end);
                 a.fetcher = if fetcher.is_empty() { "f".to_owned() } else { fetcher };
-                (a.http_status, a.duration_ms, a.attempted_at) = (status, ms, Timestamp::from_millis(at));
-                (a.source, a.try_no, a.hint, a.shadow_fetcher) = (from.map(Into::into), try_no, hint, shadow);
+                (a.http_status, a.duration_ms, a.attempted_at) =
+                    (status, ms, Timestamp::from_millis(at));
+                (a.source, a.try_no, a.hint, a.shadow_fetcher) =
+                    (from.map(Into::into), try_no, hint, shadow);
                 (a.weight, a.propensity) = (weight, propensity);
                 (a.rule, a.confidence, a.arm) = (why.0.map(Into::into), why.1, why.2);
                 a.heuristics = tags
                     .into_iter()
-                    .map(|(kind, value, importance)| Tag { heuristic: Heuristic::new(kind, value), importance })
+                    .map(|(kind, value, importance)| Tag {
+                        heuristic: Heuristic::new(kind, value),
+                        importance,
+                    })
                     .collect();
-                a.response_headers = headers.into_iter().map(|(name, value)| Header::new(name, value)).collect();
+                a.response_headers =
+                    headers.into_iter().map(|(name, value)| Header::new(name, value)).collect();
                 a
             },
         )
@@ -243,8 +303,8 @@ fn attempts() -> impl Strategy<Value = Attempt> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any attempt, recorded, exported and imported, is accepted and equal. Recording it again after the import changes
-    /// nothing.
+    /// Any attempt, recorded, exported and imported, is accepted and equal. Recording it again
+    /// after the import changes nothing.
     #[test]
     fn any_attempt_recorded_exported_and_imported_is_the_same(attempt in attempts()) {
         let kept = recorded(std::slice::from_ref(&attempt)).remove(0);

@@ -1,5 +1,5 @@
-//! robots.txt against servers on loopback: which rules are obeyed, the meaning of a missing file, and the number of
-//! requests for it.
+//! robots.txt against servers on loopback: which rules are obeyed, the meaning of a missing file,
+//! and the number of requests for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,12 +44,22 @@ impl World {
     fn for_purposes(site: Site, consent: ConsentSettings) -> Self {
         let clock = Arc::new(Clock::fixed(BEGIN));
         let sink = RecordingSink::default();
-        let builder = Selector::builder().without_pace().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
-        let selector = Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
+        let builder = Selector::builder()
+            .without_pace()
+            .around(BEGIN)
+            .clock(Arc::clone(&clock))
+            .sink(sink.clone());
+        let selector =
+            Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
         let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
         let http = Arc::new(HttpFetcher::new(guard).unwrap());
         let robots = RobotsTxt::new(Arc::clone(&http) as Arc<_>, "fetchwise");
-        let pipeline = Pipeline::builder(selector).fetcher(http).robots(robots).consent(consent).build().unwrap();
+        let pipeline = Pipeline::builder(selector)
+            .fetcher(http)
+            .robots(robots)
+            .consent(consent)
+            .build()
+            .unwrap();
         Self { origin: Origin::start([(HOST, site)]).unwrap(), pipeline, clock, sink }
     }
 
@@ -68,21 +78,34 @@ impl World {
 
 #[tokio::test]
 async fn a_forbidden_page_is_not_requested_and_the_rule_is_named() {
-    let world = World::new(text("User-agent: *\nDisallow: /private/\nAllow: /private/open\nSitemap: http://x.org/map"));
+    let world = World::new(text(
+        "User-agent: *\nDisallow: /private/\nAllow: /private/open\nSitemap: http://x.org/map",
+    ));
     let report = world.fetch("/private/7?q=1").await;
-    assert_eq!((report.error_type, report.success, report.requests), (Some("disallowed"), false, 0));
+    assert_eq!(
+        (report.error_type, report.success, report.requests),
+        (Some("disallowed"), false, 0)
+    );
     let message = report.message.unwrap();
-    assert!(message.contains("Disallow: /private/ (User-agent: *)") && message.contains(ROBOTS), "{message}");
+    assert!(
+        message.contains("Disallow: /private/ (User-agent: *)") && message.contains(ROBOTS),
+        "{message}"
+    );
     assert!(world.fetch("/private/open").await.success && world.fetch("/public").await.success);
-    assert_eq!((world.asked("/private/7?q=1"), world.origin.hits(HOST)), (0, 3), "its two pages and robots.txt");
+    assert_eq!(
+        (world.asked("/private/7?q=1"), world.origin.hits(HOST)),
+        (0, 3),
+        "its two pages and robots.txt"
+    );
     assert!(world.fetch_with("/private/7", RobotsUse::Ignore).await.success);
     assert!(world.fetch_with("/private/8", RobotsUse::Delay).await.success);
 }
 
 #[tokio::test]
 async fn the_crawlers_own_group_takes_precedence() {
-    let world =
-        World::new(text("User-agent: *\nDisallow: /\n\nUser-agent: Fetchwise\nDisallow: /a$\nDisallow: /*.zip"));
+    let world = World::new(text(
+        "User-agent: *\nDisallow: /\n\nUser-agent: Fetchwise\nDisallow: /a$\nDisallow: /*.zip",
+    ));
     for (path, allowed) in [("/a", false), ("/a/b", true), ("/x/y.zip", false), ("/b", true)] {
         assert_eq!(world.fetch(path).await.success, allowed, "{path}");
     }
@@ -104,9 +127,13 @@ async fn concurrent_links_request_the_rules_once() {
         behind: Box::new(Site::Html("User-agent: *\nDisallow: /1".to_owned())),
     }));
     let links: Vec<Link> = (0..20)
-        .map(|n| Link { robots: RobotsUse::Obey, ..Link::new(world.origin.url(HOST, &format!("/{n}"))) })
+        .map(|n| Link {
+            robots: RobotsUse::Obey,
+            ..Link::new(world.origin.url(HOST, &format!("/{n}")))
+        })
         .collect();
-    let all = futures_util::future::join_all(links.iter().map(|link| world.pipeline.fetch(link))).await;
+    let all =
+        futures_util::future::join_all(links.iter().map(|link| world.pipeline.fetch(link))).await;
     assert_eq!(world.asked(ROBOTS), 1);
     assert_eq!(all.iter().filter(|report| report.error_type == Some("disallowed")).count(), 11);
 }
@@ -137,19 +164,26 @@ async fn a_host_with_an_unreadable_robots_txt_is_paused() {
     }
 }
 
-/// A hold of the pace ended links as paused whose robots.txt was still to be read, so that a run that waits for no pause
-/// lost them. It is a wait of the pace, as it is for pages.
+/// A hold of the pace ended links as paused whose robots.txt was still to be read, so that a run
+/// that waits for no pause lost them. It is a wait of the pace, as it is for pages.
 #[tokio::test]
 async fn robots_txt_waits_for_a_hold_of_the_pace_as_pages_do() {
     use fetchwise::pace::{Pace, PaceSettings};
     let limited = Site::RateLimited { retry_after: "120".to_owned(), free: 0 };
-    let sites =
-        [("/", Site::Static), ("/limited", limited), (ROBOTS, Site::Html("User-agent: *\nAllow: /".to_owned()))];
+    let sites = [
+        ("/", Site::Static),
+        ("/limited", limited),
+        (ROBOTS, Site::Html("User-agent: *\nAllow: /".to_owned())),
+    ];
     let sites = sites.into_iter().map(|(prefix, site)| (prefix.to_owned(), site)).collect();
     let origin = Origin::start([(HOST, Site::Mixed(sites))]).unwrap();
     let clock = Arc::new(Clock::fixed(BEGIN));
-    let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).pace(Pace::new(PaceSettings::default()));
-    let selector = Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
+    let builder = Selector::builder()
+        .around(BEGIN)
+        .clock(Arc::clone(&clock))
+        .pace(Pace::new(PaceSettings::default()));
+    let selector =
+        Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
     let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
     let http = Arc::new(HttpFetcher::new(guard).unwrap());
     let robots = RobotsTxt::new(Arc::clone(&http) as Arc<_>, "fetchwise");
@@ -159,7 +193,11 @@ async fn robots_txt_waits_for_a_hold_of_the_pace_as_pages_do() {
     let hold = selector.host_pause(HOST).unwrap();
     let link = Link { robots: RobotsUse::Obey, ..Link::new(origin.url(HOST, "/page")) };
     let report = pipeline.fetch(&link).await;
-    assert_eq!((report.error_type, origin.hits_at(HOST, ROBOTS)), (Some(Report::PACED), 0), "{report:?}");
+    assert_eq!(
+        (report.error_type, origin.hits_at(HOST, ROBOTS)),
+        (Some(Report::PACED), 0),
+        "{report:?}"
+    );
     assert!(report.paused_until.unwrap() <= hold, "{report:?}");
     clock.set(hold);
     pipeline.fetch(&link).await;
@@ -199,7 +237,9 @@ async fn five_redirects_lead_to_rules_and_the_sixth_to_none() {
 #[tokio::test]
 async fn at_most_five_hundred_kibibytes_are_read() {
     let filler = "# nothing to see here\n".repeat(500 * 1024 / 22);
-    let world = World::new(text(&format!("User-agent: *\nDisallow: /early\n{filler}\n{filler}Disallow: /late\n")));
+    let world = World::new(text(&format!(
+        "User-agent: *\nDisallow: /early\n{filler}\n{filler}Disallow: /late\n"
+    )));
     assert_eq!(world.fetch("/early").await.error_type, Some("disallowed"));
     assert!(world.fetch("/late").await.success);
 }
@@ -208,7 +248,8 @@ async fn at_most_five_hundred_kibibytes_are_read() {
 async fn a_pipeline_without_a_robots_fetcher_reports_it() {
     let selector = Arc::new(Selector::builder().without_pace().build().unwrap());
     let pipeline = Pipeline::builder(selector).build().unwrap();
-    let report = pipeline.fetch(&Link { robots: RobotsUse::Obey, ..Link::new("http://127.0.0.1:9/") }).await;
+    let report =
+        pipeline.fetch(&Link { robots: RobotsUse::Obey, ..Link::new("http://127.0.0.1:9/") }).await;
     assert_eq!(report.error_type, Some(Report::NO_FETCHER));
     assert!(report.message.unwrap().contains("robots.txt"));
 }
@@ -228,7 +269,11 @@ async fn pages_that_robots_txt_reserves_are_not_requested() {
         // The terms count whatever the crawl does with the rules.
         let robots = if n % 2 == 0 { RobotsUse::Obey } else { RobotsUse::Ignore };
         let report = world.fetch_with(&format!("/a/{n}"), robots).await;
-        assert_eq!((report.error_type, report.success, report.requests), (Some("reserved"), false, 0), "{report:?}");
+        assert_eq!(
+            (report.error_type, report.success, report.requests),
+            (Some("reserved"), false, 0),
+            "{report:?}"
+        );
         assert_eq!(terms_of(&report), "train-ai=n content-usage robots.txt");
         assert!(report.consent.unwrap().allowed_for.is_empty() && report.paused_until.is_none());
     }
@@ -245,11 +290,16 @@ async fn with_mark_every_reserved_page_comes_and_says_so() {
     for n in 0..10 {
         let report = world.fetch(&format!("/a/{n}")).await;
         assert!(report.success && report.response.is_some(), "{report:?}");
-        assert_eq!(terms_of(&report), "train-ai=n content-usage robots.txt, train-ai=n content-usage header");
+        assert_eq!(
+            terms_of(&report),
+            "train-ai=n content-usage robots.txt, train-ai=n content-usage header"
+        );
         assert!(report.consent.unwrap().allowed_for.is_empty());
     }
     let attempts = world.sink.all();
-    let stored = |name: &str| attempts[0].response_headers.iter().find(|header| header.name == name).unwrap();
+    let stored = |name: &str| {
+        attempts[0].response_headers.iter().find(|header| header.name == name).unwrap()
+    };
     assert_eq!((attempts.len(), attempts[0].success), (10, true));
     assert!(stored(CONSENT_HEADER).value.contains("train-ai=n content-usage robots.txt"));
     assert_eq!(stored(ALLOWED_FOR_HEADER).value, "none");
@@ -260,10 +310,16 @@ async fn without_purposes_terms_are_recorded_and_no_page_is_skipped() {
     let world = World::new(Site::reserved("train-ai"));
     let report = world.fetch("/a").await;
     assert!(report.success && terms_of(&report).contains("robots.txt"), "{report:?}");
-    assert_eq!(report.consent.unwrap().allowed_for, [Purpose::Search, Purpose::AiInput, Purpose::Archive]);
+    assert_eq!(
+        report.consent.unwrap().allowed_for,
+        [Purpose::Search, Purpose::AiInput, Purpose::Archive]
+    );
     let ignoring = World::new(Site::reserved("train-ai"));
     let report = ignoring.fetch_with("/a", RobotsUse::Ignore).await;
-    assert_eq!((report.success, terms_of(&report)), (true, "train-ai=n content-usage header".to_owned()));
+    assert_eq!(
+        (report.success, terms_of(&report)),
+        (true, "train-ai=n content-usage header".to_owned())
+    );
     assert_eq!(ignoring.asked(ROBOTS), 0, "robots.txt is not requested for its terms");
     let silent = World::new(text("User-agent: *\nAllow: /"));
     assert_eq!(silent.fetch("/a").await.consent, None);
@@ -271,36 +327,55 @@ async fn without_purposes_terms_are_recorded_and_no_page_is_skipped() {
 
 #[tokio::test]
 async fn the_terms_of_a_response_withhold_its_page() {
-    let page =
-        "<meta name=robots content='noai'><h1>Opening hours</h1>".to_owned() + &"<p>The museum is open.</p>".repeat(40);
+    let page = "<meta name=robots content='noai'><h1>Opening hours</h1>".to_owned()
+        + &"<p>The museum is open.</p>".repeat(40);
     for (site, terms) in [
         (Site::with_header("X-Robots-Tag", "noai", Site::Static), "train-ai=n x-robots-tag header"),
-        (Site::with_header("Content-Signal", "ai-train=no", Site::Static), "train-ai=n content-signal header"),
+        (
+            Site::with_header("Content-Signal", "ai-train=no", Site::Static),
+            "train-ai=n content-signal header",
+        ),
         (Site::Html(page), "train-ai=n x-robots-tag meta"),
     ] {
         let world = World::for_purposes(site.clone(), training());
         let report = world.fetch_with("/a", RobotsUse::Ignore).await;
         assert_eq!((report.error_type, report.requests), (Some("reserved"), 1), "{report:?}");
-        assert!(terms_of(&report).contains(terms) && report.response.is_none() && report.bytes == 0, "{report:?}");
+        assert!(
+            terms_of(&report).contains(terms) && report.response.is_none() && report.bytes == 0,
+            "{report:?}"
+        );
         let attempt = world.sink.all().remove(0);
         assert_eq!((attempt.success, attempt.weight, attempt.is_banned), (false, 0.0, false));
-        let both = ConsentSettings { purposes: vec![Purpose::TrainAi, Purpose::Search], ..training() };
-        let report = World::for_purposes(site.clone(), both).fetch_with("/a", RobotsUse::Ignore).await;
-        assert_eq!((report.success, report.consent.unwrap().allowed_for), (true, vec![Purpose::Search]));
+        let both =
+            ConsentSettings { purposes: vec![Purpose::TrainAi, Purpose::Search], ..training() };
+        let report =
+            World::for_purposes(site.clone(), both).fetch_with("/a", RobotsUse::Ignore).await;
+        assert_eq!(
+            (report.success, report.consent.unwrap().allowed_for),
+            (true, vec![Purpose::Search])
+        );
         let deaf = ConsentSettings { respect: vec![Vocabulary::Rsl], ..training() };
         let report = World::for_purposes(site, deaf).fetch_with("/a", RobotsUse::Ignore).await;
-        assert_eq!((report.success, report.consent.unwrap().allowed_for), (true, vec![Purpose::TrainAi]));
+        assert_eq!(
+            (report.success, report.consent.unwrap().allowed_for),
+            (true, vec![Purpose::TrainAi])
+        );
     }
 }
 
 #[tokio::test]
 async fn terms_that_cannot_be_read_permit() {
-    let robots =
-        "User-agent: *\nContent-Usage: train-ai=maybe\nContent-Usage: (\nContent-Usage: /a\nContent-Signal: ai-train";
+    let robots = "User-agent: *\nContent-Usage: train-ai=maybe\nContent-Usage: (\nContent-Usage: /a\nContent-Signal: ai-train";
     let pages = Site::with_header("Content-Usage", "train-ai=n, (", Site::Static);
-    let site = Site::Mixed(vec![("/".to_owned(), pages), (ROBOTS.to_owned(), Site::Html(robots.to_owned()))]);
+    let site = Site::Mixed(vec![
+        ("/".to_owned(), pages),
+        (ROBOTS.to_owned(), Site::Html(robots.to_owned())),
+    ]);
     let report = World::for_purposes(site, training()).fetch("/a").await;
-    assert_eq!((report.success, report.consent.unwrap().allowed_for), (true, vec![Purpose::TrainAi]));
+    assert_eq!(
+        (report.success, report.consent.unwrap().allowed_for),
+        (true, vec![Purpose::TrainAi])
+    );
     // A file that is not there has no terms. One that cannot be read may reserve the page.
     for (broken, error) in [
         (Site::Status(404), None),
@@ -312,7 +387,10 @@ async fn terms_that_cannot_be_read_permit() {
         let report = of(training()).fetch_with("/a", RobotsUse::Ignore).await;
         assert_eq!((report.error_type, report.success), (error, error.is_none()), "{report:?}");
         let marking = ConsentSettings { on_reserved: OnReserved::Mark, ..training() };
-        assert!(of(marking).fetch_with("/a", RobotsUse::Ignore).await.success, "{broken:?}: no page is skipped");
+        assert!(
+            of(marking).fetch_with("/a", RobotsUse::Ignore).await.success,
+            "{broken:?}: no page is skipped"
+        );
     }
 }
 
@@ -340,15 +418,26 @@ fn reading_licenses() -> ConsentSettings {
 #[tokio::test]
 async fn pages_that_a_licence_reserves_are_not_requested() {
     let world = World::for_purposes(licensed(Site::Html(LICENSE.to_owned())), reading_licenses());
-    let links: Vec<Link> = (0..10).map(|n| Link::new(world.origin.url(HOST, &format!("/news/{n}")))).collect();
-    for report in futures_util::future::join_all(links.iter().map(|link| world.pipeline.fetch(link))).await {
+    let links: Vec<Link> =
+        (0..10).map(|n| Link::new(world.origin.url(HOST, &format!("/news/{n}")))).collect();
+    for report in
+        futures_util::future::join_all(links.iter().map(|link| world.pipeline.fetch(link))).await
+    {
         assert_eq!((report.error_type, report.requests), (Some("reserved"), 0), "{report:?}");
         let terms = terms_of(&report);
-        assert!(terms.contains("license=/license.xml rsl robots.txt, search=y rsl robots.txt, train-ai=n"), "{terms}");
+        assert!(
+            terms.contains(
+                "license=/license.xml rsl robots.txt, search=y rsl robots.txt, train-ai=n"
+            ),
+            "{terms}"
+        );
     }
     let open = world.fetch("/about").await;
     assert_eq!((open.success, open.consent.unwrap().allowed_for), (true, vec![Purpose::TrainAi]));
-    assert_eq!((world.asked(ROBOTS), world.asked("/license.xml"), world.origin.hits(HOST)), (1, 1, 3));
+    assert_eq!(
+        (world.asked(ROBOTS), world.asked("/license.xml"), world.origin.hits(HOST)),
+        (1, 1, 3)
+    );
     // The file is read again after a day.
     world.origin.set_site(HOST, licensed(Site::Html(LICENSE.replace("ai-all", "ai-input"))));
     world.clock.set(BEGIN.saturating_add(Duration::from_secs(23 * 3600)));
@@ -362,7 +451,10 @@ async fn pages_that_a_licence_reserves_are_not_requested() {
 async fn a_licence_is_requested_only_to_be_read_and_one_that_is_not_there_says_nothing() {
     let recording = World::for_purposes(licensed(Site::Html(LICENSE.to_owned())), training());
     let report = recording.fetch("/news/1").await;
-    assert_eq!((report.success, terms_of(&report)), (true, "license=/license.xml rsl robots.txt".to_owned()));
+    assert_eq!(
+        (report.success, terms_of(&report)),
+        (true, "license=/license.xml rsl robots.txt".to_owned())
+    );
     assert_eq!(recording.asked("/license.xml"), 0);
     let too_long = LICENSE.replace("<content", &format!("{}<content", " ".repeat(64 << 10)));
     for (broken, requests, error) in [
@@ -382,7 +474,10 @@ async fn a_licence_is_requested_only_to_be_read_and_one_that_is_not_there_says_n
         assert_eq!(world.fetch("/news/4").await.error_type, error, "{broken:?}");
         assert_eq!(world.asked("/license.xml"), requests, "{broken:?}");
         let marking = ConsentSettings { on_reserved: OnReserved::Mark, ..reading_licenses() };
-        assert!(World::for_purposes(licensed(broken.clone()), marking).fetch("/news/1").await.success, "{broken:?}");
+        assert!(
+            World::for_purposes(licensed(broken.clone()), marking).fetch("/news/1").await.success,
+            "{broken:?}"
+        );
     }
     let lost = World::for_purposes(licensed(Site::Reset), reading_licenses());
     assert_eq!(lost.fetch("/news/1").await.error_type, Some("network_error"));

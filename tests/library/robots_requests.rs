@@ -1,5 +1,5 @@
-//! Requests for robots.txt and for the licences that it names take the gate that pages take: pause, trial and pace of
-//! each host of a chain. The host at its end is charged with what it responds.
+//! Requests for robots.txt and for the licences that it names take the gate that pages take: pause,
+//! trial and pace of each host of a chain. The host at its end is charged with what it responds.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -69,7 +69,10 @@ impl PauseCoordinator for PauseWitness {
     fn lifted(&self, _: &str) {}
 
     fn may_try(&self, _: &str, _: Timestamp, now: Timestamp) -> TrialPermission {
-        match self.trials.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
+        match self
+            .trials
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+        {
             Ok(_) => TrialPermission::Now,
             Err(_) => TrialPermission::NotBefore(now.saturating_add(Duration::from_secs(60))),
         }
@@ -89,22 +92,33 @@ impl World {
         Self::for_purposes(sites, pace, ConsentSettings::default())
     }
 
-    fn for_purposes(sites: Vec<(&str, Site)>, pace: Option<PaceSettings>, consent: ConsentSettings) -> Self {
+    fn for_purposes(
+        sites: Vec<(&str, Site)>,
+        pace: Option<PaceSettings>,
+        consent: ConsentSettings,
+    ) -> Self {
         let clock = Arc::new(Clock::fixed(BEGIN));
         let witness = PauseWitness::default();
         let visits = VisitSettings { deadline: Duration::from_secs(4), ..VisitSettings::default() };
-        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(witness.clone()).visits(visits);
+        let builder = Selector::builder()
+            .around(BEGIN)
+            .clock(Arc::clone(&clock))
+            .sink(witness.clone())
+            .visits(visits);
         let builder = match pace {
             Some(settings) => builder.pace(Pace::new(settings)),
             None => builder.without_pace(),
         };
-        let selector = Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
+        let selector =
+            Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
         assert!(selector.set_pause_coordinator(Arc::new(witness.clone())));
         let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
         let http = Arc::new(HttpFetcher::new(guard).unwrap());
         let robots = RobotsTxt::new(Arc::clone(&http) as Arc<_>, "fetchwise");
-        let builder = Pipeline::builder(Arc::clone(&selector)).fetcher(http).robots(robots).consent(consent);
-        let pipeline = builder.wait_at_most(Duration::ZERO).limits(Limits::default()).build().unwrap();
+        let builder =
+            Pipeline::builder(Arc::clone(&selector)).fetcher(http).robots(robots).consent(consent);
+        let pipeline =
+            builder.wait_at_most(Duration::ZERO).limits(Limits::default()).build().unwrap();
         Self { origin: Origin::start(sites).unwrap(), selector, pipeline, clock, witness }
     }
 
@@ -136,7 +150,8 @@ impl World {
 
 #[tokio::test]
 async fn a_robots_txt_that_redirects_takes_the_pace_of_its_target() {
-    let world = World::paced(vec![(HOST, Site::Static), (OTHER, Site::Static), (TARGET, html(DISALLOW))]);
+    let world =
+        World::paced(vec![(HOST, Site::Static), (OTHER, Site::Static), (TARGET, html(DISALLOW))]);
     world.redirect_robots(&[HOST, OTHER], "/rules");
     let pace = world.selector.pace().unwrap();
     let _ = pace.set_min_interval(Scope::host(TARGET), Duration::from_secs(600), BEGIN);
@@ -156,10 +171,18 @@ async fn a_robots_txt_that_redirects_to_a_paused_host_is_not_requested_there() {
     world.selector.set_host_pause(TARGET, Some(until));
     for _ in 0..3 {
         let report = world.fetch_at(HOST, "/a").await;
-        assert_eq!((report.error_type, report.paused_until), (Some(Report::PAUSED), Some(until)), "{report:?}");
+        assert_eq!(
+            (report.error_type, report.paused_until),
+            (Some(Report::PAUSED), Some(until)),
+            "{report:?}"
+        );
         assert!(report.message.as_ref().unwrap().contains(TARGET), "{report:?}");
     }
-    assert_eq!((world.origin.hits(HOST), world.origin.hits(TARGET)), (1, 0), "one request says where it leads");
+    assert_eq!(
+        (world.origin.hits(HOST), world.origin.hits(TARGET)),
+        (1, 0),
+        "one request says where it leads"
+    );
     world.clock.set(until);
     world.witness.trials.store(1, Ordering::Relaxed);
     assert_eq!(world.fetch_at(HOST, "/private/a").await.error_type, Some("disallowed"));
@@ -175,7 +198,11 @@ async fn a_limit_at_the_end_of_a_redirect_is_charged_to_the_host_that_sets_it() 
         let report = world.fetch_at(HOST, "/a").await;
         assert_eq!(report.error_type, Some(Report::PAUSED), "{way}: {report:?}");
         let asked = BEGIN.saturating_add(Duration::from_secs(600));
-        assert!(world.pause(TARGET).is_some_and(|until| until >= asked), "{way}: {:?}", world.pause(TARGET));
+        assert!(
+            world.pause(TARGET).is_some_and(|until| until >= asked),
+            "{way}: {:?}",
+            world.pause(TARGET)
+        );
         assert_eq!(world.pause(HOST), None, "{way}: the redirector has refused nothing");
         // A hold of the pace is a wait, and not a pause.
         let held = if way == "without" { Report::PAUSED } else { Report::PACED };
@@ -200,13 +227,22 @@ async fn a_limit_of_robots_txt_is_announced_like_that_of_a_page() {
     for (cause, pace) in [("pace", Some(PaceSettings::default())), ("limited", None)] {
         let world = World::new(vec![(HOST, with(ROBOTS, limited.clone()))], pace);
         assert_eq!(world.fetch_at(HOST, "/a").await.error_type, Some(Report::PAUSED));
-        let hosts = [&world.witness.stored, &world.witness.shared].map(|hosts| hosts.lock().unwrap().clone());
-        assert_eq!(hosts, [[HOST], [HOST]], "{cause}: stored, and told to the processes that share the address");
+        let hosts = [&world.witness.stored, &world.witness.shared]
+            .map(|hosts| hosts.lock().unwrap().clone());
+        assert_eq!(
+            hosts,
+            [[HOST], [HOST]],
+            "{cause}: stored, and told to the processes that share the address"
+        );
         let pauses = format!("fetchwise_host_pauses_total{{cause=\"{cause}\"}}");
         assert_eq!(counted(&world.selector, &pauses), 1.0, "{cause}");
         let hits = counted(&world.selector, "fetchwise_rate_limit_hits_total");
         assert_eq!(hits, f64::from(u8::from(cause == "pace")), "{cause}");
-        assert_eq!((world.origin.hits(HOST), world.origin.hits_at(HOST, ROBOTS)), (1, 1), "{cause}");
+        assert_eq!(
+            (world.origin.hits(HOST), world.origin.hits_at(HOST, ROBOTS)),
+            (1, 1),
+            "{cause}"
+        );
         // Links that ignore robots.txt are held as well.
         let report = world.fetch_with(HOST, "/b", RobotsUse::Ignore).await;
         assert_eq!((report.success, report.requests), (false, 0), "{cause}: {report:?}");
@@ -218,7 +254,11 @@ async fn the_trial_of_a_host_covers_robots_txt_and_the_page() {
     let world = World::new(vec![(HOST, with(ROBOTS, html(DISALLOW)))], None);
     world.selector.set_host_pause(HOST, Some(BEGIN));
     let held = world.fetch_at(HOST, "/a").await;
-    assert_eq!((held.error_type, world.origin.hits(HOST)), (Some(Report::PAUSED), 0), "another process tries it");
+    assert_eq!(
+        (held.error_type, world.origin.hits(HOST)),
+        (Some(Report::PAUSED), 0),
+        "another process tries it"
+    );
     world.clock.set(held.paused_until.unwrap());
     world.witness.trials.store(1, Ordering::Relaxed);
     // A forbidden link has no verdict on the host.
@@ -229,7 +269,11 @@ async fn the_trial_of_a_host_covers_robots_txt_and_the_page() {
     world.clock.set(world.clock.now().saturating_add(Duration::from_secs(24 * 3600)));
     let report = world.fetch_at(HOST, "/b").await;
     assert!(report.success, "{report:?}");
-    assert_eq!((world.pause(HOST), world.origin.hits_at(HOST, ROBOTS)), (None, 2), "its page has ended the pause");
+    assert_eq!(
+        (world.pause(HOST), world.origin.hits_at(HOST, ROBOTS)),
+        (None, 2),
+        "its page has ended the pause"
+    );
 }
 
 const LICENSE: &str = "<rsl xmlns='https://rslstandard.org/rsl'><content url='/'><license><prohibits type='usage'>ai-all\
@@ -250,9 +294,14 @@ fn licensed(robots: &str, license: &str) -> Site {
 async fn a_licence_that_the_robots_txt_of_its_host_forbids_is_not_requested() {
     for (forbids, requests) in [("Disallow: /license", 0), ("Disallow: /other", 1)] {
         let robots = format!("License: /license.xml\nUser-agent: *\n{forbids}");
-        let world = World::for_purposes(vec![(HOST, licensed(&robots, LICENSE))], None, reading_licenses());
+        let world =
+            World::for_purposes(vec![(HOST, licensed(&robots, LICENSE))], None, reading_licenses());
         let report = world.fetch_at(HOST, "/a").await;
-        assert_eq!((report.success, report.error_type.is_some()), (requests == 0, requests == 1), "{report:?}");
+        assert_eq!(
+            (report.success, report.error_type.is_some()),
+            (requests == 0, requests == 1),
+            "{report:?}"
+        );
         assert_eq!(world.origin.hits_at(HOST, "/license.xml"), requests, "{forbids}");
         // A link that ignores rules ignores them for its licence.
         let ignored = world.fetch_with(HOST, "/b", RobotsUse::Ignore).await;
@@ -262,7 +311,9 @@ async fn a_licence_that_the_robots_txt_of_its_host_forbids_is_not_requested() {
 
 #[tokio::test]
 async fn a_licence_on_another_host_asks_its_robots_txt() {
-    for (rules, requests) in [("User-agent: *\nDisallow: /", 0), ("User-agent: fetchwise\nDisallow: /a", 1)] {
+    for (rules, requests) in
+        [("User-agent: *\nDisallow: /", 0), ("User-agent: fetchwise\nDisallow: /a", 1)]
+    {
         let sites = vec![(HOST, Site::Static), (TARGET, licensed(rules, LICENSE))];
         let world = World::for_purposes(sites, None, reading_licenses());
         let named = world.origin.url(TARGET, "/license.xml");
@@ -284,16 +335,23 @@ async fn a_licence_that_redirects_to_a_paused_host_is_not_requested_there() {
     let world = World::for_purposes(sites, None, reading_licenses());
     let redirect = Site::Redirect { status: 302, to: world.origin.url(TARGET, "/license.xml") };
     let parts = [("/", Site::Static), (ROBOTS, html(robots)), ("/license.xml", redirect)];
-    world.origin.set_site(HOST, Site::Mixed(parts.into_iter().map(|(path, site)| (path.to_owned(), site)).collect()));
+    world.origin.set_site(
+        HOST,
+        Site::Mixed(parts.into_iter().map(|(path, site)| (path.to_owned(), site)).collect()),
+    );
     let until = BEGIN.saturating_add(Duration::from_secs(3600));
     world.selector.set_host_pause(TARGET, Some(until));
     let report = world.fetch_at(HOST, "/a").await;
     assert_eq!((world.origin.hits(TARGET), report.success), (0, false), "{report:?}");
-    assert_eq!((report.error_type, report.paused_until), (Some(Report::PAUSED), Some(until)), "{report:?}");
+    assert_eq!(
+        (report.error_type, report.paused_until),
+        (Some(Report::PAUSED), Some(until)),
+        "{report:?}"
+    );
 }
 
-/// A server that sends these bytes for robots.txt, or for the licence that it names, and closes. All other paths have
-/// pages.
+/// A server that sends these bytes for robots.txt, or for the licence that it names, and closes.
+/// All other paths have pages.
 struct RawServer {
     port: u16,
     pages: Arc<AtomicU64>,
@@ -307,7 +365,8 @@ impl RawServer {
     async fn start(robots: Option<&'static str>, response: Vec<u8>) -> Self {
         let listener = tokio::net::TcpListener::bind((HOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (pages, responses) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(vec![response])));
+        let (pages, responses) =
+            (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(vec![response])));
         let (counted, raw) = (Arc::clone(&pages), Arc::clone(&responses));
         let task = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
@@ -331,7 +390,12 @@ impl RawServer {
                             counted.fetch_add(1, Ordering::Relaxed);
                             let text =
                                 "The ferry to the island leaves at noon, and comes back in the evening. ".repeat(20);
-                            whole("text/html", &format!("<!doctype html><title>Ferry</title><h1>Ferry</h1><p>{text}"))
+                            whole(
+                                "text/html",
+                                &format!(
+                                    "<!doctype html><title>Ferry</title><h1>Ferry</h1><p>{text}"
+                                ),
+                            )
                         }
                     };
                     let _ = stream.write_all(&sent).await;
@@ -359,13 +423,15 @@ fn whole(of: &str, text: &str) -> Vec<u8> {
 }
 
 /// The beginning of a robots.txt in gzip, up to `Allow: /a`.
-const CUT_GZIP: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\x0bN-N\xd2MLO\xcd+\xb1R\xd0\xe2r\xcc\xc9\xc9/\xb7R\xd0/(M\xca\
+const CUT_GZIP: &[u8] =
+    b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\x0bN-N\xd2MLO\xcd+\xb1R\xd0\xe2r\xcc\xc9\xc9/\xb7R\xd0/(M\xca\
     \xc9L\xd6\x87\xf3\xf3R\xcb\x8b\x11\xbc\xc4";
 
 /// Returns the ways in which `text` may be cut off.
 fn cut_off(text: &str) -> Vec<(&'static str, Vec<u8>)> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n";
-    let gzip = format!("{head}content-encoding: gzip\r\ncontent-length: {}\r\n\r\n", CUT_GZIP.len());
+    let gzip =
+        format!("{head}content-encoding: gzip\r\ncontent-length: {}\r\n\r\n", CUT_GZIP.len());
     vec![
         ("a length too long", format!("{head}content-length: 900\r\n\r\n{text}").into()),
         (
@@ -392,11 +458,19 @@ async fn a_robots_txt_that_was_cut_off_is_unknown_like_one_with_a_server_error()
         let server = RawServer::start(None, response).await;
         let fetch = |path: &str| Link { robots: RobotsUse::Obey, ..Link::new(server.url(path)) };
         let report = world.pipeline.fetch(&fetch("/private/1")).await;
-        assert_eq!((report.error_type, report.requests), (Some(Report::PAUSED), 0), "{how}: {report:?}");
+        assert_eq!(
+            (report.error_type, report.requests),
+            (Some(Report::PAUSED), 0),
+            "{how}: {report:?}"
+        );
         assert!(report.message.unwrap().contains(ROBOTS), "{how}");
         world.clock.set(report.paused_until.unwrap());
         *server.responses.lock().unwrap() = vec![whole("text/plain", DISALLOW)];
-        assert_eq!(world.pipeline.fetch(&fetch("/private/1")).await.error_type, Some("disallowed"), "{how}");
+        assert_eq!(
+            world.pipeline.fetch(&fetch("/private/1")).await.error_type,
+            Some("disallowed"),
+            "{how}"
+        );
         assert_eq!(server.pages.load(Ordering::Relaxed), 0, "{how}");
         assert!(world.pipeline.fetch(&fetch("/a")).await.success, "{how}");
     }
@@ -406,10 +480,16 @@ async fn a_robots_txt_that_was_cut_off_is_unknown_like_one_with_a_server_error()
 async fn a_licence_that_was_cut_off_permits_nothing() {
     for (how, response) in cut_off(&LICENSE[..LICENSE.len() - 20]) {
         let world = World::for_purposes(vec![(OTHER, Site::Static)], None, reading_licenses());
-        let server = RawServer::start(Some("License: /license.xml\nUser-agent: *\nAllow: /"), response).await;
+        let server =
+            RawServer::start(Some("License: /license.xml\nUser-agent: *\nAllow: /"), response)
+                .await;
         let link = Link { robots: RobotsUse::Obey, ..Link::new(server.url("/a")) };
         let report = world.pipeline.fetch(&link).await;
-        assert_eq!((report.error_type, report.requests), (Some(Report::PAUSED), 0), "{how}: {report:?}");
+        assert_eq!(
+            (report.error_type, report.requests),
+            (Some(Report::PAUSED), 0),
+            "{how}: {report:?}"
+        );
         assert!(report.message.unwrap().contains("license.xml"), "{how}");
         world.clock.set(report.paused_until.unwrap());
         *server.responses.lock().unwrap() = vec![whole("text/xml", LICENSE)];
@@ -420,14 +500,24 @@ async fn a_licence_that_was_cut_off_permits_nothing() {
 
 #[tokio::test]
 async fn a_host_that_gives_no_response_for_robots_txt_ends_its_links_as_its_pages_would() {
-    for (broken, error, requests) in [(Site::Reset, "network_error", 2), (Site::Silent, "timeout", 1)] {
+    for (broken, error, requests) in
+        [(Site::Reset, "network_error", 2), (Site::Silent, "timeout", 1)]
+    {
         let world = World::new(vec![(HOST, with(ROBOTS, broken.clone()))], None);
         for path in ["/a", "/b"] {
             let report = world.fetch_at(HOST, path).await;
-            assert_eq!((report.error_type, report.paused_until), (Some(error), None), "{broken:?}: {report:?}");
+            assert_eq!(
+                (report.error_type, report.paused_until),
+                (Some(error), None),
+                "{broken:?}: {report:?}"
+            );
             assert!(report.message.unwrap().contains(ROBOTS), "{broken:?}");
         }
-        assert_eq!((world.origin.hits_at(HOST, "/a"), world.origin.hits_at(HOST, ROBOTS)), (0, requests), "{broken:?}");
+        assert_eq!(
+            (world.origin.hits_at(HOST, "/a"), world.origin.hits_at(HOST, ROBOTS)),
+            (0, requests),
+            "{broken:?}"
+        );
         world.origin.set_site(HOST, Site::Static);
         world.clock.set(BEGIN.saturating_add(Duration::from_secs(5 * 60)));
         assert!(world.fetch_at(HOST, "/a").await.success, "{broken:?}");

@@ -11,7 +11,9 @@ use fetchwise::fetch_result::{Block, FetchResult, Outcome};
 use fetchwise::heuristic::{ASKS_SIGNATURE, CHARGES, Heuristic};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::Header;
-use fetchwise::selector::{AfterRefusal, SelectContext, Selector, SelectorBuilder, Sink, SinkError};
+use fetchwise::selector::{
+    AfterRefusal, SelectContext, Selector, SelectorBuilder, Sink, SinkError,
+};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise::visit::{Step, VisitOutcome};
 use url::Url;
@@ -29,10 +31,11 @@ fn day(number: i64) -> Timestamp {
 
 fn selector(names: &[&str], after: AfterRefusal) -> (Arc<Clock>, Selector) {
     let clock = Arc::new(Clock::fixed(start()));
-    let builder = names
-        .iter()
-        .fold(Selector::builder().without_pace(), |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
-    let builder = builder.after_refusal(after).around(start()).clock(Arc::clone(&clock)).exact_estimates();
+    let builder = names.iter().fold(Selector::builder().without_pace(), |builder, name| {
+        builder.fetcher(FetcherSpec::by_name(name))
+    });
+    let builder =
+        builder.after_refusal(after).around(start()).clock(Arc::clone(&clock)).exact_estimates();
     (clock, builder.build().unwrap())
 }
 
@@ -41,7 +44,11 @@ fn url(host: &str, number: u32) -> Url {
 }
 
 /// Drives a visit, and returns the fetchers of its requests with its end.
-fn visit(selector: &Selector, url: &Url, answer: impl Fn(&str) -> FetchResult) -> (Vec<String>, VisitOutcome) {
+fn visit(
+    selector: &Selector,
+    url: &Url,
+    answer: impl Fn(&str) -> FetchResult,
+) -> (Vec<String>, VisitOutcome) {
     let mut visit = selector.visit(url).unwrap();
     let mut requests = Vec::new();
     loop {
@@ -58,7 +65,8 @@ fn visit(selector: &Selector, url: &Url, answer: impl Fn(&str) -> FetchResult) -
 }
 
 fn block(vendor: &str) -> FetchResult {
-    let mut block = FetchResult::from(Outcome::Blocked(Block::refusal().by(vendor))).with_status(403);
+    let mut block =
+        FetchResult::from(Outcome::Blocked(Block::refusal().by(vendor))).with_status(403);
     block.heuristics.push(Heuristic::flag(format!("block_{vendor}")));
     block
 }
@@ -68,7 +76,13 @@ fn refuse_all(fetcher: &str) -> FetchResult {
     if fetcher == "playwright_stealth" { Outcome::Content.into() } else { block("stony") }
 }
 
-fn record(selector: &Selector, url: &Url, fetcher: &str, times: u32, result: Result<(), ErrorKind>) {
+fn record(
+    selector: &Selector,
+    url: &Url,
+    fetcher: &str,
+    times: u32,
+    result: Result<(), ErrorKind>,
+) {
     for _ in 0..times {
         let mut attempt = Attempt::new(url, fetcher, selector.now()).unwrap();
         match result {
@@ -94,7 +108,10 @@ fn a_signed_fetcher_comes_first_at_a_tie_and_probes() {
     let unknown = first(&selector, &url("new.example", 1));
     assert_eq!(unknown, ("direct_signed".to_owned(), Source::Probe));
     record(&selector, &url("open.example", 1), "direct_access", 8, Ok(()));
-    assert_eq!(first(&selector, &url("open.example", 2)), ("direct_signed".to_owned(), Source::Learned));
+    assert_eq!(
+        first(&selector, &url("open.example", 2)),
+        ("direct_signed".to_owned(), Source::Learned)
+    );
 }
 
 #[test]
@@ -102,19 +119,33 @@ fn a_twins_other_failures_count_for_the_signed_fetcher_and_its_blocks_do_not() {
     for names in [&LEARNED[..], &ALWAYS] {
         let (_, selector) = selector(names, AfterRefusal::Leave);
         let chance = |host: &str, fetcher: &str| {
-            let explained = selector.explain(&url(host, 99), &SelectContext::first_attempt(start())).unwrap();
+            let explained =
+                selector.explain(&url(host, 99), &SelectContext::first_attempt(start())).unwrap();
             explained.candidates.iter().find(|c| c.fetcher == fetcher).unwrap().success
         };
         record(&selector, &url("other.example", 1), "direct_access", 30, Ok(()));
         record(&selector, &url("shell.example", 1), "direct_access", 8, Err(ErrorKind::WrongTool));
-        record(&selector, &url("blocks.example", 1), "direct_access", 8, Err(ErrorKind::Blocked403));
-        let (shell, blocks) = (chance("shell.example", "direct_signed"), chance("blocks.example", "direct_signed"));
+        record(
+            &selector,
+            &url("blocks.example", 1),
+            "direct_access",
+            8,
+            Err(ErrorKind::Blocked403),
+        );
+        let (shell, blocks) =
+            (chance("shell.example", "direct_signed"), chance("blocks.example", "direct_signed"));
         assert!(shell < 0.3 && blocks > 0.5, "{names:?}: {shell} {blocks}");
         if names == LEARNED {
             assert!(chance("blocks.example", "direct_access") < 0.3);
         }
         // Its own evidence replaces the twin's.
-        record(&selector, &url("blocks.example", 1), "direct_signed", 8, Err(ErrorKind::Blocked403));
+        record(
+            &selector,
+            &url("blocks.example", 1),
+            "direct_signed",
+            8,
+            Err(ErrorKind::Blocked403),
+        );
         assert!(chance("blocks.example", "direct_signed") < 0.3);
     }
 }
@@ -127,7 +158,8 @@ fn a_host_that_blocks_signed_requests_is_left_without_an_undeclared_one() {
     for number in 0..100 {
         let (made, how) = visit(&selector, &url("refuses.example", number), refuse_all);
         requests.extend(made);
-        if matches!(&how, VisitOutcome::Failed(error) if error.kind() == Some(ErrorKind::LeftByPolicy)) {
+        if matches!(&how, VisitOutcome::Failed(error) if error.kind() == Some(ErrorKind::LeftByPolicy))
+        {
             left += 1;
         }
     }
@@ -163,40 +195,62 @@ fn a_site_that_admits_signed_requests_now_and_then_is_not_left() {
     clock.set(day(1));
     record(&selector, &page, "direct_signed", 2, Err(ErrorKind::Blocked403));
     let (made, how) = visit(&selector, &url("admits.example", 1), refuse_all);
-    assert!(how == VisitOutcome::Delivered && made.last().unwrap() == "playwright_stealth", "{made:?}");
+    assert!(
+        how == VisitOutcome::Delivered && made.last().unwrap() == "playwright_stealth",
+        "{made:?}"
+    );
     // A success of long ago does not count.
     clock.set(day(50));
     record(&selector, &page, "direct_signed", 2, Err(ErrorKind::Blocked403));
     let (made, how) = visit(&selector, &url("admits.example", 2), refuse_all);
-    assert!(matches!(how, VisitOutcome::Failed(_)) && !made.contains(&"playwright_stealth".to_owned()), "{made:?}");
+    assert!(
+        matches!(how, VisitOutcome::Failed(_)) && !made.contains(&"playwright_stealth".to_owned()),
+        "{made:?}"
+    );
 }
 
 #[test]
 fn with_always_a_site_that_refuses_is_left_after_a_few_requests() {
     let (_, selector) = selector(&ALWAYS, AfterRefusal::Leave);
-    let visits: Vec<_> = (0..30).map(|number| visit(&selector, &url("refuses.example", number), refuse_all)).collect();
+    let visits: Vec<_> = (0..30)
+        .map(|number| visit(&selector, &url("refuses.example", number), refuse_all))
+        .collect();
     let requests: usize = visits.iter().map(|(made, _)| made.len()).sum();
     assert!(requests <= 16, "{requests}");
     let (_, last) = visits.last().unwrap();
-    assert!(matches!(last, VisitOutcome::Failed(error) if error.kind() == Some(ErrorKind::LeftByPolicy)), "{last:?}");
+    assert!(
+        matches!(last, VisitOutcome::Failed(error) if error.kind() == Some(ErrorKind::LeftByPolicy)),
+        "{last:?}"
+    );
 }
 
 #[test]
 fn after_a_registration_signed_requests_are_tried_again_behind_that_vendor() {
     let (clock, selector) = selector(&LEARNED, AfterRefusal::Escalate);
-    (0..60).for_each(|host| record(&selector, &url(&format!("open{host}.example"), 1), "direct_signed", 5, Ok(())));
+    (0..60).for_each(|host| {
+        record(&selector, &url(&format!("open{host}.example"), 1), "direct_signed", 5, Ok(()))
+    });
     for host in 0..40 {
         for number in 0..3 {
             let vendor = if host % 2 == 0 { "stony" } else { "flinty" };
             let page = url(&format!("h{host}.example"), number);
             visit(&selector, &page, |fetcher| {
-                if fetcher == "playwright_stealth" { Outcome::Content.into() } else { block(vendor) }
+                if fetcher == "playwright_stealth" {
+                    Outcome::Content.into()
+                } else {
+                    block(vendor)
+                }
             });
         }
     }
-    clock.set(Timestamp::from_millis(start().as_millis() + Duration::from_secs(3600).as_millis() as i64));
+    clock.set(Timestamp::from_millis(
+        start().as_millis() + Duration::from_secs(3600).as_millis() as i64,
+    ));
     let takes = |host: u32| first(&selector, &url(&format!("h{host}.example"), 50)).0;
-    assert_eq!((takes(0), takes(1)), ("playwright_stealth".to_owned(), "playwright_stealth".to_owned()));
+    assert_eq!(
+        (takes(0), takes(1)),
+        ("playwright_stealth".to_owned(), "playwright_stealth".to_owned())
+    );
     assert!(selector.register_at_vendor("stony", selector.now()));
     assert_eq!((takes(0), takes(1)), ("direct_signed".to_owned(), "playwright_stealth".to_owned()));
     // What signed requests meet from then on counts.
@@ -228,12 +282,13 @@ fn block_that_asks(vendor: &str) -> FetchResult {
     block
 }
 
-/// Behind one vendor, half of the hosts admit signed requests and ask for a signature. That tells them apart once enough
-/// hosts have shown it.
+/// Behind one vendor, half of the hosts admit signed requests and ask for a signature. That tells
+/// them apart once enough hosts have shown it.
 #[test]
 fn a_host_that_asks_for_a_signature_gets_one_where_others_that_asked_admitted_it() {
     const DAYS: i64 = 14;
-    let (clock, selector) = selector(&["browser_signed", "playwright", "playwright_stealth"], AfterRefusal::Escalate);
+    let (clock, selector) =
+        selector(&["browser_signed", "playwright", "playwright_stealth"], AfterRefusal::Escalate);
     let fetchers = |page: &Url, first: &str, admits: bool| {
         let mut visit = selector.visit(page).unwrap().prefer(first).unwrap();
         let mut requests = Vec::new();
@@ -270,7 +325,10 @@ struct RecordedHeuristics(Arc<Mutex<Vec<Vec<Heuristic>>>>);
 
 impl Sink for RecordedHeuristics {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
-        self.0.lock().unwrap().push(attempt.heuristics.iter().map(|tag| tag.heuristic.clone()).collect());
+        self.0
+            .lock()
+            .unwrap()
+            .push(attempt.heuristics.iter().map(|tag| tag.heuristic.clone()).collect());
         Ok(())
     }
 }
@@ -287,13 +345,19 @@ fn attempts_of_a_crawler_that_signs_say_that_the_site_asks_for_a_signature_or_a_
         let specs = names.iter().map(|name| FetcherSpec::by_name(name));
         let selector = specs.fold(builder, SelectorBuilder::fetcher).build().unwrap();
         visit(&selector, &url("asks.example", 1), |_| block_that_asks("stony"));
-        visit(&selector, &url("charges.example", 1), |_| FetchResult::from(Outcome::PaymentRequired).with_status(402));
+        visit(&selector, &url("charges.example", 1), |_| {
+            FetchResult::from(Outcome::PaymentRequired).with_status(402)
+        });
         visit(&selector, &url("open.example", 1), |_| Outcome::Content.into());
         let recorded = sink.0.lock().unwrap();
         for (kind, host) in [(ASKS_SIGNATURE, "asks.example"), (CHARGES, "charges.example")] {
             for of_attempt in recorded.iter() {
                 let is_there = of_attempt.contains(&Heuristic::new("domain", host));
-                assert_eq!(of_attempt.contains(&Heuristic::flag(kind)), signs && is_there, "{names:?}: {of_attempt:?}");
+                assert_eq!(
+                    of_attempt.contains(&Heuristic::flag(kind)),
+                    signs && is_there,
+                    "{names:?}: {of_attempt:?}"
+                );
             }
         }
         assert!(recorded.len() >= 3);

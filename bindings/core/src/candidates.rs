@@ -34,6 +34,9 @@ pub fn candidates(selector: &Selector, names: &[String]) -> Result<FetcherSet, S
 /// As [`candidate`].
 pub fn all_but(selector: &Selector, names: &[String]) -> Result<FetcherSet, String> {
     let (named, mut rest) = (candidates(selector, names)?, FetcherSet::EMPTY);
-    selector.candidates().filter(|(id, _)| !named.contains(*id)).for_each(|(id, _)| rest.insert(id));
+    selector
+        .candidates()
+        .filter(|(id, _)| !named.contains(*id))
+        .for_each(|(id, _)| rest.insert(id));
     Ok(rest)
 }

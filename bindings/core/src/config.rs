@@ -1,6 +1,7 @@
 //! A selector and the settings of its visits, from a TOML file.
 //!
-//! Invariants: errors are text that names the file, the line and the key. Must not know: how a package converts its arguments.
+//! Invariants: errors are text that names the file, the line and the key. Must not know: how a
+//! package converts its arguments.
 
 use std::path::Path;
 
@@ -8,8 +9,9 @@ use fetchwise::config::Config;
 use fetchwise::pace::{PaceMode, PaceSettings};
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 
-/// Returns the builder of a selector from `file`, or from the defaults, and the settings of its pace, which is on unless the file or
-/// `pace` turns it off; `pace` overrides the file. Fails when both the caller (`names_fetchers`) and the file name fetchers.
+/// Returns the builder of a selector from `file`, or from the defaults, and the settings of its
+/// pace, which is on unless the file or `pace` turns it off; `pace` overrides the file. Fails when
+/// both the caller (`names_fetchers`) and the file name fetchers.
 pub fn begin(
     file: Option<&Path>,
     names_fetchers: bool,
@@ -19,7 +21,10 @@ pub fn begin(
         Some(path) => {
             let config = Config::load(path).map_err(|error| error.to_string())?;
             if names_fetchers && !config.fetchers.is_empty() {
-                return Err(format!("{} names fetchers itself: leave out those of the call", path.display()));
+                return Err(format!(
+                    "{} names fetchers itself: leave out those of the call",
+                    path.display()
+                ));
             }
             (config.selector().visits(visits(&config)), config.pace())
         }
@@ -43,7 +48,10 @@ fn visits(config: &Config) -> VisitSettings {
         deadline,
         probe_deadline: config.tuning.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
         max_redirects: http.max_redirects.unwrap_or(base.max_redirects),
-        escalate_after_block: config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
+        escalate_after_block: config
+            .backoff
+            .escalate_after_block
+            .unwrap_or(base.escalate_after_block),
         ..base
     }
 }
@@ -67,7 +75,9 @@ mod tests {
             [None, Some(true), Some(false)].map(|pace| mode(None, pace)),
             [PaceMode::Learn, PaceMode::Learn, PaceMode::Off]
         );
-        for (file, of_file) in [(off, PaceMode::Off), (fixed, PaceMode::Fixed), (other, PaceMode::Learn)] {
+        for (file, of_file) in
+            [(off, PaceMode::Off), (fixed, PaceMode::Fixed), (other, PaceMode::Learn)]
+        {
             let of_caller = if of_file == PaceMode::Off { PaceMode::Learn } else { of_file };
             assert_eq!(mode(Some(file), None), of_file, "{file}");
             assert_eq!(mode(Some(file), Some(true)), of_caller, "{file}");

@@ -1,4 +1,5 @@
-//! An open journal that is shared with a selector, as the selector's sink and as the store of its pace.
+//! An open journal that is shared with a selector, as the selector's sink and as the store of its
+//! pace.
 //!
 //! Must not know: how a package opens and closes its journal.
 
@@ -25,10 +26,13 @@ pub struct JournalSink<S>(pub Arc<S>);
 
 impl<S: SharedJournal> Sink for JournalSink<S> {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
-        self.0.with(|journal| Sink::append(journal, attempt)).unwrap_or_else(|closed| Err(SinkError(Arc::new(closed))))
+        self.0
+            .with(|journal| Sink::append(journal, attempt))
+            .unwrap_or_else(|closed| Err(SinkError(Arc::new(closed))))
     }
 
-    // The journal counts the records that it rejects; memory has them anyway. The library's own sink does the same.
+    // The journal counts the records that it rejects; memory has them anyway. The library's own
+    // sink does the same.
     fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {
         let _ = self.0.with(|journal| Sink::link_state(journal, link, url, state, at));
     }

@@ -1,8 +1,10 @@
-//! Import and export of attempts as JSON lines, in batches, as the program's commands `import` and `export` do it.
+//! Import and export of attempts as JSON lines, in batches, as the program's commands `import` and
+//! `export` do it.
 //!
 //! Owns: the counts of an import, and the lines that it could not use.
 //!
-//! Must not know: where the lines come from, and which attempts are new, which the library's import decides.
+//! Must not know: where the lines come from, and which attempts are new, which the library's import
+//! decides.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +12,9 @@ use std::sync::Arc;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::json::to_json_line;
-use fetchwise::journal::{self, Entry, ImportLineError, ImportedLine, Journal, JournalError, LogError, load, replay};
+use fetchwise::journal::{
+    self, Entry, ImportLineError, ImportedLine, Journal, JournalError, LogError, load, replay,
+};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
@@ -55,27 +59,37 @@ pub struct Import {
 }
 
 impl Import {
-    /// Reads the attempts of the journal in `dir`. Its writes have to be flushed first. Time and memory are linear
-    /// in the number of attempts.
+    /// Reads the attempts of the journal in `dir`. Its writes have to be flushed first. Time and
+    /// memory are linear in the number of attempts.
     pub fn begin(dir: &Path) -> Result<Self, JournalError> {
         let now = Timestamp::now();
         let learner = Selector::builder().without_pace().around(now).max_keys(None).build();
         let learner = learner.map_err(|error| LogError::Invalid(error.to_string()))?;
         load(dir, &learner, now)?;
-        Ok(Self { lines: journal::Import::begin(dir, learner)?, number: 0, summary: Summary::default() })
+        Ok(Self {
+            lines: journal::Import::begin(dir, learner)?,
+            number: 0,
+            summary: Summary::default(),
+        })
     }
 
     /// Imports the next items into the journal; `selector` observes them at once.
-    pub fn take(&mut self, batch: Vec<Item>, log: &Journal, selector: Option<&Selector>) -> Result<(), JournalError> {
+    pub fn take(
+        &mut self,
+        batch: Vec<Item>,
+        log: &Journal,
+        selector: Option<&Selector>,
+    ) -> Result<(), JournalError> {
         let now = Timestamp::date();
         for item in batch {
             self.number += 1;
             let taken = match item {
                 Item::Text(text) if text.trim().is_empty() => continue,
                 Item::Text(text) => self.lines.take_line(&text, log, now),
-                Item::Made(attempt) => {
-                    self.lines.take(*attempt, log).map(|new| ImportedLine { new, ..ImportedLine::default() })
-                }
+                Item::Made(attempt) => self
+                    .lines
+                    .take(*attempt, log)
+                    .map(|new| ImportedLine { new, ..ImportedLine::default() }),
             };
             self.summary.lines += 1;
             match taken {
@@ -108,11 +122,16 @@ impl Import {
     }
 }
 
-/// Passes the attempts in `dir` to `write` as JSON lines, in chunks, and empties the text after each chunk. Returns the
-/// number of attempts, or the first error of `write`, which is not called again after it. A directory that is not there is
-/// an error: a name with a slip would otherwise be a log without attempts.
-pub fn export<E>(dir: &Path, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<Result<u64, E>, JournalError> {
-    let missing = |source| LogError::Io { action: "read", path: dir.to_owned(), source: Arc::new(source) };
+/// Passes the attempts in `dir` to `write` as JSON lines, in chunks, and empties the text after
+/// each chunk. Returns the number of attempts, or the first error of `write`, which is not called
+/// again after it. A directory that is not there is an error: a name with a slip would otherwise be
+/// a log without attempts.
+pub fn export<E>(
+    dir: &Path,
+    mut write: impl FnMut(&str) -> Result<(), E>,
+) -> Result<Result<u64, E>, JournalError> {
+    let missing =
+        |source| LogError::Io { action: "read", path: dir.to_owned(), source: Arc::new(source) };
     std::fs::read_dir(dir).map_err(missing)?;
     let (mut text, mut count, mut failed) = (String::new(), 0, None);
     let replayed = replay(dir, |_, entry| {

@@ -45,15 +45,16 @@ pub fn name(outcome: &Outcome) -> &str {
     }
 }
 
-/// Returns the failure that `outcome` counts as when a fetcher of this name made the request; none for a success. `renders` overrides
-/// whether that fetcher runs scripts.
+/// Returns the failure that `outcome` counts as when a fetcher of this name made the request; none
+/// for a success. `renders` overrides whether that fetcher runs scripts.
 pub fn error_for(outcome: &Outcome, fetcher: &str, renders: Option<bool>) -> Option<String> {
     let mut by = FetcherSpec::by_name(fetcher);
     by.renders = renders.unwrap_or(by.renders);
     outcome.counts_as(&by).err().map(|error| error.name().to_owned())
 }
 
-/// Returns `attempt`, made by the fetcher `by`, with the status, headers, heuristics, outcome and final host of its result.
+/// Returns `attempt`, made by the fetcher `by`, with the status, headers, heuristics, outcome and
+/// final host of its result.
 pub fn with_result(mut attempt: Attempt, result: &FetchResult, by: &FetcherSpec) -> Attempt {
     attempt.http_status = result.status;
     attempt.response_headers = result.recorded_headers();

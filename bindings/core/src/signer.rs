@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use fetchwise::config::{Config, SignedHttp, SigningCoverage, SigningForm};
 use fetchwise::time::Timestamp;
-use fetchwise_identity::{Agent, Coverage, Form, FormSetting, KeyDir, KeySource, NotSigned, ToSign};
+use fetchwise_identity::{
+    Agent, Coverage, Form, FormSetting, KeyDir, KeySource, NotSigned, ToSign,
+};
 use url::Url;
 
 pub use fetchwise_identity::Signer;
@@ -36,23 +38,33 @@ pub fn open(source: SignerSource<'_>) -> Result<Signer, String> {
         None => Config::default(),
     };
     let (config, tuning) = (config.identity, config.tuning);
-    let agent =
-        source.agent.or(config.agent.as_deref()).ok_or("missing agent: the https origin that publishes the keys")?;
+    let agent = source
+        .agent
+        .or(config.agent.as_deref())
+        .ok_or("missing agent: the https origin that publishes the keys")?;
     let agent = Agent::parse(agent).map_err(|error| error.to_string())?;
-    let keys = match (source.key, source.keys, config.key_env.as_deref().filter(|name| !name.is_empty()), config.keys) {
-        (Some(_), Some(_), ..) => return Err("duplicate key: give a directory or a PEM, not both".to_owned()),
+    let keys = match (
+        source.key,
+        source.keys,
+        config.key_env.as_deref().filter(|name| !name.is_empty()),
+        config.keys,
+    ) {
+        (Some(_), Some(_), ..) => {
+            return Err("duplicate key: give a directory or a PEM, not both".to_owned());
+        }
         (Some(pem), ..) => KeySource::Text(pem.to_owned()),
         (None, Some(dir), ..) => KeySource::Dir(KeyDir::new(dir)),
         (None, None, Some(name), _) => {
             let pem = std::env::var(name).ok().filter(|pem| !pem.is_empty());
-            KeySource::Text(
-                pem.ok_or_else(|| format!("missing key: the variable {name} (identity.key_env) is not set"))?,
-            )
+            KeySource::Text(pem.ok_or_else(|| {
+                format!("missing key: the variable {name} (identity.key_env) is not set")
+            })?)
         }
         (None, None, None, Some(dir)) => KeySource::Dir(KeyDir::new(dir)),
         (None, None, None, None) => KeySource::Dir(KeyDir::new(default_keys()?)),
     };
-    let signer = Signer::new(agent, keys, now()).map_err(|error| format!("{error}; {}", error.hint()))?;
+    let signer =
+        Signer::new(agent, keys, now()).map_err(|error| format!("{error}; {}", error.hint()))?;
     let form = match tuning.signature_form.unwrap_or_default() {
         SigningForm::Auto => FormSetting::Auto,
         SigningForm::Dictionary => FormSetting::Always(Form::Dictionary),
@@ -62,16 +74,26 @@ pub fn open(source: SignerSource<'_>) -> Result<Signer, String> {
         SigningCoverage::Request => Coverage::Request,
         SigningCoverage::Authority => Coverage::Authority,
     };
-    Ok(signer.form(form).coverage(coverage).sign_loopback(tuning.sign_http == Some(SignedHttp::Loopback)))
+    Ok(signer
+        .form(form)
+        .coverage(coverage)
+        .sign_loopback(tuning.sign_http == Some(SignedHttp::Loopback)))
 }
 
-/// Returns the headers of a request's signature, by name. There are none for a URL that is not signed: plain http.
+/// Returns the headers of a request's signature, by name. There are none for a URL that is not
+/// signed: plain http.
 ///
 /// # Errors
 /// If nothing can be signed now, such as without a valid key.
-pub fn headers(signer: &Signer, method: &str, url: &Url) -> Result<Vec<(&'static str, String)>, String> {
+pub fn headers(
+    signer: &Signer,
+    method: &str,
+    url: &Url,
+) -> Result<Vec<(&'static str, String)>, String> {
     match signer.sign(&ToSign { method, ..ToSign::get(url) }, now()) {
-        Ok(signed) => Ok(signed.iter().into_iter().map(|(name, value)| (name, value.to_owned())).collect()),
+        Ok(signed) => {
+            Ok(signed.iter().into_iter().map(|(name, value)| (name, value.to_owned())).collect())
+        }
         Err(NotSigned::NotHttps) => Ok(Vec::new()),
         Err(error) => Err(format!("cannot sign: {error}")),
     }
@@ -93,9 +115,13 @@ pub fn reload(signer: &Signer) -> Result<(), String> {
 
 /// Returns the directory where the program keeps keys.
 fn default_keys() -> Result<PathBuf, String> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
-    let config = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
-    let config = config.ok_or("no place for keys: there is no home directory; name the directory of the keys")?;
+    let absolute = |name| {
+        std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute())
+    };
+    let config =
+        absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+    let config = config
+        .ok_or("no place for keys: there is no home directory; name the directory of the keys")?;
     Ok(config.join("fetchwise/identity"))
 }
 

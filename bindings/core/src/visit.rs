@@ -2,8 +2,8 @@
 //!
 //! Owns: the library's visit until it ends or is closed, and the contents of its last step.
 //!
-//! Invariants: a step that the language keeps holds nothing longer than its visit does; each step is reported or waited
-//! for at most once, and a misuse of it changes nothing.
+//! Invariants: a step that the language keeps holds nothing longer than its visit does; each step
+//! is reported or waited for at most once, and a misuse of it changes nothing.
 //!
 //! Must not know: the classes of either language, and how they convert results.
 
@@ -46,7 +46,8 @@ pub struct SteppedVisit<S: Deref<Target = Selector> + Clone> {
     visit: Mutex<Option<Visit<S, Url>>>,
     number: u64,
     end: OnceLock<End>,
-    /// The contents of the last step: the language may keep the step alive long after the visit was abandoned.
+    /// The contents of the last step: the language may keep the step alive long after the visit was
+    /// abandoned.
     last: Mutex<Slot<S>>,
 }
 
@@ -58,7 +59,10 @@ enum Held<S: Deref<Target = Selector>> {
     Fetch(Box<Fetch<S>>),
     Wait(Wait),
     /// A wait with a listener; dropping it cancels the listener.
-    Listening(#[allow(dead_code, reason = "it is held, and dropped")] Pin<Box<dyn Future<Output = ()> + Send>>),
+    Listening(
+        #[allow(dead_code, reason = "it is held, and dropped")]
+        Pin<Box<dyn Future<Output = ()> + Send>>,
+    ),
 }
 
 /// A step of a visit, by which the caller reports or waits.
@@ -98,7 +102,8 @@ impl<S: Deref<Target = Selector> + Clone> SteppedVisit<S> {
     /// # Errors
     /// If the URL cannot be fetched, or the preferred fetcher is unknown.
     pub fn begin(selector: S, url: Url, settings: VisitSettings<'_>) -> Result<Self, Error> {
-        let mut visit = Visit::new(selector, url)?.without(settings.without).with_heuristics(settings.known);
+        let mut visit =
+            Visit::new(selector, url)?.without(settings.without).with_heuristics(settings.known);
         if let Some(link) = settings.link {
             visit = visit.link_id(link);
         }
@@ -107,7 +112,12 @@ impl<S: Deref<Target = Selector> + Clone> SteppedVisit<S> {
         }
         // Relaxed: each number only has to be unique.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { visit: Mutex::new(Some(visit)), number, end: OnceLock::new(), last: Mutex::default() })
+        Ok(Self {
+            visit: Mutex::new(Some(visit)),
+            number,
+            end: OnceLock::new(),
+            last: Mutex::default(),
+        })
     }
 
     /// Returns the next step, `None` when the visit has ended or is closed.
@@ -235,10 +245,12 @@ impl<S: Deref<Target = Selector>> HeldStep<S> {
         }
     }
 
-    /// Wakes `waker` when the event that `wait`, taken out of this step, waits for happens; never if only time can end
-    /// the wait. Returns whether it has happened already. [`HeldStep::let_go`] cancels it.
+    /// Wakes `waker` when the event that `wait`, taken out of this step, waits for happens; never
+    /// if only time can end the wait. Returns whether it has happened already. [`HeldStep::let_go`]
+    /// cancels it.
     pub fn listen(&self, mut wait: Wait, waker: &Waker) -> bool {
-        let mut coming: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move { wait.notified().await });
+        let mut coming: Pin<Box<dyn Future<Output = ()> + Send>> =
+            Box::pin(async move { wait.notified().await });
         if coming.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
             return true;
         }

@@ -19,7 +19,8 @@ use crate::errors::{Code, Failure};
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 
-/// What is known about an attempt. Durations are in milliseconds, times in milliseconds since 1970 (`Date.now()`).
+/// What is known about an attempt. Durations are in milliseconds, times in milliseconds since 1970
+/// (`Date.now()`).
 #[napi(object, object_to_js = false)]
 #[derive(Default)]
 pub struct AttemptOptions<'a> {
@@ -60,7 +61,8 @@ pub struct Attempt {
     pub(crate) kept: CoreAttempt,
 }
 
-/// The longest accepted duration, in milliseconds: the largest integer that a number represents exactly.
+/// The longest accepted duration, in milliseconds: the largest integer that a number represents
+/// exactly.
 const MAX_MS: u64 = 1 << 53;
 
 fn filled(
@@ -86,7 +88,8 @@ fn filled(
 
 #[napi]
 impl Attempt {
-    /// Creates an attempt that has not ended yet. Throws `ERR_FETCHWISE_URL` for a URL that cannot be fetched.
+    /// Creates an attempt that has not ended yet. Throws `ERR_FETCHWISE_URL` for a URL that cannot
+    /// be fetched.
     #[napi(catch_unwind, constructor)]
     pub fn new(
         env: &Env,
@@ -97,8 +100,8 @@ impl Attempt {
         Ok(Self { kept: filled(env, &url, &fetcher, options.unwrap_or_default())? })
     }
 
-    /// Creates the attempt of a classified response. The outcome, headers and heuristics come from the verdict, the
-    /// reasons for the request from the decision.
+    /// Creates the attempt of a classified response. The outcome, headers and heuristics come from
+    /// the verdict, the reasons for the request from the decision.
     #[napi(catch_unwind, factory)]
     pub fn from_response(
         env: &Env,
@@ -128,8 +131,9 @@ impl Attempt {
         Ok(Self { kept: with_result(kept, &verdict.answer(), &by) })
     }
 
-    /// Creates the attempt that an object or one line of JSON describes, in the format of `fetchwise import`: `url`,
-    /// `fetcher`, `success` and `attempted_at` are required. A time in the future becomes now.
+    /// Creates the attempt that an object or one line of JSON describes, in the format of
+    /// `fetchwise import`: `url`, `fetcher`, `success` and `attempted_at` are required. A time in
+    /// the future becomes now.
     #[napi(catch_unwind, factory, js_name = "fromJSON", ts_args_type = "fields: object | string")]
     pub fn from_json(env: &Env, fields: Unknown<'_>) -> Result<Self> {
         let line = convert::json(env, fields)?;
@@ -143,8 +147,8 @@ impl Attempt {
         Self { kept: self.kept.clone().delivered() }
     }
 
-    /// Returns the attempt as failed for good with an `ErrorKind`. It counts by the kind's weight, which is 0 for
-    /// failures that no fetcher caused. Any other name is kept and counts in full.
+    /// Returns the attempt as failed for good with an `ErrorKind`. It counts by the kind's weight,
+    /// which is 0 for failures that no fetcher caused. Any other name is kept and counts in full.
     #[napi(catch_unwind)]
     pub fn failed(&self, #[napi(ts_arg_type = "ErrorKind | (string & {})")] kind: String) -> Self {
         let kept = self.kept.clone();

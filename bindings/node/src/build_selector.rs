@@ -39,7 +39,8 @@ impl Deref for Handle {
 }
 
 impl Core {
-    /// Refuses to record when the journal is closed, before memory observes what the log will not have.
+    /// Refuses to record when the journal is closed, before memory observes what the log will not
+    /// have.
     pub fn check(&self) -> std::result::Result<(), Failure> {
         self.log.as_ref().map_or(Ok(()), |log| log.check())
     }
@@ -65,8 +66,8 @@ impl Core {
 #[napi(object)]
 #[derive(Clone, Debug)]
 pub struct Fetcher {
-    /// The name of the fetcher in logged attempts. `direct_access`, `playwright` and `playwright_stealth` imply their
-    /// kinds.
+    /// The name of the fetcher in logged attempts. `direct_access`, `playwright` and
+    /// `playwright_stealth` imply their kinds.
     pub name: String,
     /// Sets the defaults of the other fields.
     #[napi(ts_type = "'plain' | 'rendering' | 'stealth' | 'archive' | 'special' | 'unknown'")]
@@ -115,15 +116,17 @@ pub struct SelectorOptions<'a> {
     /// The candidates: names, or fetchers; defaults to the built-in names.
     #[napi(ts_type = "Array<string | Fetcher>")]
     pub fetchers: Option<Vec<Either<String, Fetcher>>>,
-    /// A journal, or a directory, which the selector then opens. It replays its attempts at once and records into it.
+    /// A journal, or a directory, which the selector then opens. It replays its attempts at once
+    /// and records into it.
     #[napi(ts_type = "Journal | string")]
     pub journal: Option<Either<ClassInstance<'a, Journal>, String>>,
     /// The options of a journal that the selector opens.
     pub journal_options: Option<JournalOptions>,
-    /// A TOML file in the program's format, which replaces the other settings; options given here override it.
+    /// A TOML file in the program's format, which replaces the other settings; options given here
+    /// override it.
     pub config: Option<String>,
-    /// Whether visits keep a learned pace for each host; defaults to true. A host that would keep a visit waiting for
-    /// more than two minutes counts as paused.
+    /// Whether visits keep a learned pace for each host; defaults to true. A host that would keep a
+    /// visit waiting for more than two minutes counts as paused.
     pub pace: Option<bool>,
     /// The half-life of an attempt's weight, in days.
     pub half_life_days: Option<f64>,

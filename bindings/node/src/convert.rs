@@ -54,14 +54,15 @@ pub fn url(given: &Unknown<'_>) -> Result<Url, Failure> {
     }
 }
 
-/// Converts a date in milliseconds since 1970, as `Date.now()` returns it, to the time of this process; now when none is
-/// given.
+/// Converts a date in milliseconds since 1970, as `Date.now()` returns it, to the time of this
+/// process; now when none is given.
 pub fn time(ms: Option<f64>) -> Result<Timestamp, Failure> {
     let now = Timestamp::now();
     ms.map_or(Ok(now), |ms| Ok(Clock::System.time_of(date(Some(ms))?)))
 }
 
-/// Converts a date in milliseconds since 1970, as `Date.now()` returns it; the present one when none is given.
+/// Converts a date in milliseconds since 1970, as `Date.now()` returns it; the present one when
+/// none is given.
 pub fn date(ms: Option<f64>) -> Result<Timestamp, Failure> {
     let Some(ms) = ms else { return Ok(Timestamp::date()) };
     // Above this, milliseconds are not whole numbers any more.
@@ -121,8 +122,8 @@ pub fn known(env: &Env, given: Option<&Object<'_>>) -> Result<Vec<Heuristic>, Fa
     pairs(env, given)?.into_iter().map(own).collect()
 }
 
-/// Converts headers: an object, whose values may be arrays, as in Node; pairs; or an iterable of pairs, such as
-/// `Headers`.
+/// Converts headers: an object, whose values may be arrays, as in Node; pairs; or an iterable of
+/// pairs, such as `Headers`.
 pub fn headers(env: &Env, given: Option<&Object<'_>>) -> Result<Vec<Header>, Failure> {
     Ok(pairs(env, given)?.into_iter().map(|(name, value)| Header::new(name, value)).collect())
 }

@@ -10,13 +10,14 @@ use crate::convert;
 #[napi(object)]
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// `take`: use `fetcher`. `paused`: not before `pausedUntil`. `give_up`: no further attempt is worth its cost.
-    /// `no_viable_fetcher`: no fetcher gets past the host's vendor.
+    /// `take`: use `fetcher`. `paused`: not before `pausedUntil`. `give_up`: no further attempt is
+    /// worth its cost. `no_viable_fetcher`: no fetcher gets past the host's vendor.
     #[napi(ts_type = "'take' | 'paused' | 'give_up' | 'no_viable_fetcher'")]
     pub kind: String,
     /// The fetcher to use; set only when the kind is `take`.
     pub fetcher: Option<String>,
-    /// The label of the decision: `learned`, `inferred`, `explore`, `probe`, `hinted`, `paused`, or `none`.
+    /// The label of the decision: `learned`, `inferred`, `explore`, `probe`, `hinted`, `paused`, or
+    /// `none`.
     pub source: String,
     /// The rule of the policy that made the choice, or `none`.
     pub rule: String,

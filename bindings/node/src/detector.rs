@@ -1,5 +1,5 @@
-//! The detector and its verdicts. A body is borrowed in a synchronous call, and copied in an asynchronous one, because
-//! JavaScript could write to it meanwhile.
+//! The detector and its verdicts. A body is borrowed in a synchronous call, and copied in an
+//! asynchronous one, because JavaScript could write to it meanwhile.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -91,7 +91,8 @@ impl PageInfo {
     }
 }
 
-/// Distinguishes content from a block or captcha, a client-rendered shell, an empty page, and a waiting room.
+/// Distinguishes content from a block or captcha, a client-rendered shell, an empty page, and a
+/// waiting room.
 ///
 /// No page makes it throw.
 #[napi]
@@ -102,8 +103,8 @@ pub struct Detector {
 
 #[napi]
 impl Detector {
-    /// Loads the shipped rules, and those of a custom file. Throws `ERR_FETCHWISE_CONFIG`, which names the line and
-    /// field of an error in the file.
+    /// Loads the shipped rules, and those of a custom file. Throws `ERR_FETCHWISE_CONFIG`, which
+    /// names the line and field of an error in the file.
     #[napi(catch_unwind, constructor)]
     pub fn new(options: Option<DetectorOptions>) -> Result<Self> {
         let given = options.unwrap_or_default();
@@ -124,8 +125,8 @@ impl Detector {
         Ok(Self { reader: Arc::new(reader.with_options(options)), rules: given.rules })
     }
 
-    /// Classifies one response: its decoded body (bytes are not copied), and whatever else is known about it. The time
-    /// is linear in the bytes read.
+    /// Classifies one response: its decoded body (bytes are not copied), and whatever else is known
+    /// about it. The time is linear in the bytes read.
     #[napi(catch_unwind)]
     pub fn classify(
         &self,
@@ -136,7 +137,8 @@ impl Detector {
         Ok(PageInfo::take(env, page)?.read(&self.reader, convert::bytes(&body)))
     }
 
-    /// Classifies on another thread, for large pages, without blocking the event loop. Copies the body first.
+    /// Classifies on another thread, for large pages, without blocking the event loop. Copies the
+    /// body first.
     #[napi(catch_unwind, ts_return_type = "Promise<Verdict>")]
     pub fn classify_async(
         &self,
@@ -149,8 +151,8 @@ impl Detector {
         Ok(promise(move || Ok(known.read(&reader, &body)), |verdict| verdict))
     }
 
-    /// Judges a whole response and returns the fetch result, with everything that an attempt records of it.
-    /// `Visit.report` accepts it.
+    /// Judges a whole response and returns the fetch result, with everything that an attempt
+    /// records of it. `Visit.report` accepts it.
     #[napi(catch_unwind)]
     pub fn judge(
         &self,
@@ -185,7 +187,8 @@ impl Detector {
         Ok(json!({"verdict": verdict.to_json(), "matches": matches, "cues": cues}))
     }
 
-    /// Reloads the rules, from the file of the constructor or another one. When it throws, the old rules stay in force.
+    /// Reloads the rules, from the file of the constructor or another one. When it throws, the old
+    /// rules stay in force.
     #[napi(catch_unwind)]
     pub fn reload(&self, rules: Option<String>) -> Result<()> {
         match rules.as_ref().or(self.rules.as_ref()) {
@@ -227,7 +230,8 @@ impl Verdict {
 
 #[napi]
 impl Verdict {
-    /// Whether there is enough to read, and no block or waiting room. Ignores the status: see `outcome`.
+    /// Whether there is enough to read, and no block or waiting room. Ignores the status: see
+    /// `outcome`.
     #[napi(catch_unwind, getter)]
     pub fn is_content(&self) -> bool {
         self.read.is_content()
@@ -251,7 +255,8 @@ impl Verdict {
         self.read.is_queued
     }
 
-    /// Whether the network of the crawler refuses, not the site: a provider, a filter, a captive portal.
+    /// Whether the network of the crawler refuses, not the site: a provider, a filter, a captive
+    /// portal.
     #[napi(catch_unwind, getter)]
     pub fn is_network_block(&self) -> bool {
         self.read.network_block
@@ -347,8 +352,9 @@ impl Verdict {
         u32::from(self.status)
     }
 
-    /// The outcome of the request, which takes the status into account: `content`, `blocked`, `shell`, `empty`,
-    /// `redirect`, `queued`, `server_error`, `login_wall`, `undecoded`, `network_block` or `http`.
+    /// The outcome of the request, which takes the status into account: `content`, `blocked`,
+    /// `shell`, `empty`, `redirect`, `queued`, `server_error`, `login_wall`, `undecoded`,
+    /// `network_block` or `http`.
     #[napi(catch_unwind, getter)]
     pub fn outcome(&self) -> String {
         name(&self.read.outcome(&self.page())).to_owned()
@@ -360,8 +366,9 @@ impl Verdict {
         self.read.reason()
     }
 
-    /// Returns the failure that this counts as when `fetcher` made the request: an `ErrorKind`, or null for content.
-    /// `renders` says whether the fetcher runs scripts if its name does not imply it.
+    /// Returns the failure that this counts as when `fetcher` made the request: an `ErrorKind`, or
+    /// null for content. `renders` says whether the fetcher runs scripts if its name does not imply
+    /// it.
     #[napi(catch_unwind, ts_return_type = "ErrorKind | null")]
     pub fn error_for(&self, fetcher: String, renders: Option<bool>) -> Option<String> {
         error_for(&self.read.outcome(&self.page()), &fetcher, renders)

@@ -1,4 +1,5 @@
-//! Failures as JavaScript errors: one mapping, so that one failure always has one `code`, thrown or rejected.
+//! Failures as JavaScript errors: one mapping, so that one failure always has one `code`, thrown or
+//! rejected.
 
 use std::fmt::Display;
 
@@ -146,8 +147,8 @@ impl From<fetchwise::Error> for Failure {
     }
 }
 
-/// Panics. A test uses it to check that a defect in an asynchronous call becomes a JavaScript error and does not end
-/// the process.
+/// Panics. A test uses it to check that a defect in an asynchronous call becomes a JavaScript error
+/// and does not end the process.
 #[napi(catch_unwind, skip_typescript, js_name = "_panic")]
 pub fn panic_for_a_test() {
     panic!("asked for by a test");

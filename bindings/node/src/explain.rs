@@ -27,8 +27,8 @@ impl Explanation {
         self.value["fetcher"].as_str()
     }
 
-    /// Returns the fields of `fetchwise explain --json` that do not depend on the program: decision, heuristics,
-    /// candidates, steps, counterfactuals.
+    /// Returns the fields of `fetchwise explain --json` that do not depend on the program:
+    /// decision, heuristics, candidates, steps, counterfactuals.
     #[napi(catch_unwind, js_name = "toJSON", ts_return_type = "Record<string, any>")]
     pub fn to_json(&self) -> Value {
         self.value.clone()

@@ -34,8 +34,8 @@ pub struct FetchResultOptions<'a> {
     pub final_url: Option<String>,
 }
 
-/// The result of one request, with everything that an attempt records of it. `Detector.judge` returns it for a
-/// response; `new FetchResult(kind)` is a result without one.
+/// The result of one request, with everything that an attempt records of it. `Detector.judge`
+/// returns it for a response; `new FetchResult(kind)` is a result without one.
 #[napi]
 pub struct FetchResult {
     pub(crate) kept: CoreFetchResult,
@@ -55,8 +55,8 @@ impl FetchResult {
 
 #[napi]
 impl FetchResult {
-    /// Creates a result without a page: `content`, an `ErrorKind`, or a custom name, which counts as the fetcher's
-    /// failure.
+    /// Creates a result without a page: `content`, an `ErrorKind`, or a custom name, which counts
+    /// as the fetcher's failure.
     #[napi(catch_unwind, constructor)]
     pub fn new(
         env: &Env,

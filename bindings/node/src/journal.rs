@@ -1,7 +1,8 @@
 //! The journal: learned evidence survives the process. A directory has one writer.
 //!
-//! Invariants: waits for the disk run on another thread, except `append` on a full queue and the end of the process.
-//! Once the process is ending, each record is waited for, because no later moment is certain.
+//! Invariants: waits for the disk run on another thread, except `append` on a full queue and the
+//! end of the process. Once the process is ending, each record is waited for, because no later
+//! moment is certain.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +38,8 @@ pub struct Shared {
 
 impl Shared {
     pub fn open(dir: &Path, options: Options) -> std::result::Result<Arc<Self>, Failure> {
-        // Records that are replayed right afterwards are not checked twice. `verify` checks all of them on request.
+        // Records that are replayed right afterwards are not checked twice. `verify` checks all of
+        // them on request.
         let (log, _) = Log::open(dir, options.check(OpenCheck::Tail))?;
         let shared = Arc::new(Self { dir: dir.to_owned(), log: RwLock::new(Some(log)) });
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +97,8 @@ impl SharedJournal for Shared {
     }
 }
 
-/// Makes every open journal write and sync its records. `index.js` calls it when the process, or a worker thread, ends.
+/// Makes every open journal write and sync its records. `index.js` calls it when the process, or a
+/// worker thread, ends.
 #[napi(catch_unwind, skip_typescript, js_name = "_settleAll")]
 pub fn settle_all(process_ends: bool) {
     if process_ends {
@@ -194,8 +197,8 @@ pub struct JournalMetrics {
 
 /// A directory of attempts, pauses and paces, open for writing.
 ///
-/// Pass it to a `Selector`, which replays its attempts and records into it. A directory has one writer: a second one
-/// gets `ERR_FETCHWISE_LOCKED`, with the `pid` of the holder.
+/// Pass it to a `Selector`, which replays its attempts and records into it. A directory has one
+/// writer: a second one gets `ERR_FETCHWISE_LOCKED`, with the `pid` of the holder.
 #[napi]
 pub struct Journal {
     pub(crate) shared: Arc<Shared>,
@@ -222,8 +225,8 @@ impl Journal {
         promise(move || shared.wait(Log::flush), |()| ())
     }
 
-    /// Resolves when everything recorded so far is acknowledged at the journal's durability. By default it then
-    /// survives `kill -9`.
+    /// Resolves when everything recorded so far is acknowledged at the journal's durability. By
+    /// default it then survives `kill -9`.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn settled(&self) -> AsyncTask<Work<(), ()>> {
         let shared = Arc::clone(&self.shared);
@@ -236,8 +239,8 @@ impl Journal {
         Ok(self.shared.wait(Log::flush)?)
     }
 
-    /// Writes a snapshot of all evidence so far, so that the next start reads less. Resolves to the number of records
-    /// since the previous snapshot.
+    /// Writes a snapshot of all evidence so far, so that the next start reads less. Resolves to the
+    /// number of records since the previous snapshot.
     #[napi(catch_unwind, ts_return_type = "Promise<number>")]
     pub fn snapshot(&self) -> AsyncTask<Work<f64, f64>> {
         let shared = Arc::clone(&self.shared);
@@ -252,7 +255,8 @@ impl Journal {
         promise(work, |records| records)
     }
 
-    /// Drops old attempts from the log. Their evidence stays, in a snapshot. Works alongside the writer.
+    /// Drops old attempts from the log. Their evidence stays, in a snapshot. Works alongside the
+    /// writer.
     #[napi(catch_unwind, ts_return_type = "Promise<CompactReport>")]
     pub fn compact(&self, options: Option<CompactionOptions>) -> Result<AsyncTask<Work<CompactReport, CompactReport>>> {
         let (shared, given) = (Arc::clone(&self.shared), options.unwrap_or_default());
@@ -317,7 +321,8 @@ impl Journal {
         self.shared.dir.to_string_lossy().into_owned()
     }
 
-    /// Writes and syncs the remaining records, and unlocks the directory. A second call does nothing.
+    /// Writes and syncs the remaining records, and unlocks the directory. A second call does
+    /// nothing.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close(&self) -> AsyncTask<Work<(), ()>> {
         let shared = Arc::clone(&self.shared);

@@ -1,5 +1,5 @@
-//! The selector. `select` and `record` are synchronous, because a microsecond is less than a turn of the event loop;
-//! long work returns a promise.
+//! The selector. `select` and `record` are synchronous, because a microsecond is less than a turn
+//! of the event loop; long work returns a promise.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -128,7 +128,8 @@ pub struct Selector {
 
 #[napi]
 impl Selector {
-    /// Replays its journal, if it has one, before it returns; `Selector.open` does that on another thread.
+    /// Replays its journal, if it has one, before it returns; `Selector.open` does that on another
+    /// thread.
     #[napi(catch_unwind, constructor)]
     pub fn new(env: &Env, options: Option<SelectorOptions<'_>>) -> napi::Result<Self> {
         let mut options = options.unwrap_or_default();
@@ -147,8 +148,8 @@ impl Selector {
         made().map_err(|failure: Failure| failure.into_js(env))
     }
 
-    /// Opens the journal in `dir`, and creates the directory if it is missing. Replays it on another thread and
-    /// resolves to a selector over it.
+    /// Opens the journal in `dir`, and creates the directory if it is missing. Replays it on
+    /// another thread and resolves to a selector over it.
     #[napi(
         catch_unwind,
         ts_args_type = "dir: string, options?: Omit<SelectorOptions, 'journal'> | undefined | null",
@@ -181,9 +182,10 @@ impl Selector {
         Ok(Decision::new(&self.core.kept, &decided, situation.hint))
     }
 
-    /// Decides about many URLs as `select` does about one, and returns the decisions in the same order. With many domains
-    /// this takes less time, because the evidence of several URLs is requested from memory at once. The options apply to
-    /// all URLs; each link is known by its URL. Throws if one of them cannot be fetched.
+    /// Decides about many URLs as `select` does about one, and returns the decisions in the same
+    /// order. With many domains this takes less time, because the evidence of several URLs is
+    /// requested from memory at once. The options apply to all URLs; each link is known by its URL.
+    /// Throws if one of them cannot be fetched.
     #[napi(catch_unwind)]
     pub fn select_many(
         &self,
@@ -218,8 +220,8 @@ impl Selector {
         Ok(Explanation::new(&self.core.kept, url.as_str(), &explained))
     }
 
-    /// Records an attempt, first in memory and then in the journal. When it throws, the attempt will not survive the
-    /// process.
+    /// Records an attempt, first in memory and then in the journal. When it throws, the attempt
+    /// will not survive the process.
     #[napi(catch_unwind)]
     pub fn record(&self, attempt: &Attempt) -> Result<()> {
         self.core.check()?;
@@ -228,7 +230,8 @@ impl Selector {
         Ok(())
     }
 
-    /// Records many attempts, in order. When it throws, it has ignored all attempts after the first failed one.
+    /// Records many attempts, in order. When it throws, it has ignored all attempts after the first
+    /// failed one.
     #[napi(catch_unwind)]
     pub fn record_batch(&self, attempts: Vec<ClassInstance<'_, Attempt>>) -> Result<()> {
         self.core.check()?;
@@ -239,7 +242,8 @@ impl Selector {
         Ok(())
     }
 
-    /// Begins a visit of `url`: all steps from the decision to the last attempt, driven by the caller's network code.
+    /// Begins a visit of `url`: all steps from the decision to the last attempt, driven by the
+    /// caller's network code.
     #[napi(catch_unwind)]
     pub fn visit(
         &self,
@@ -262,7 +266,8 @@ impl Selector {
         Ok(Visit::begin(Handle(Arc::clone(&self.core)), url, settings)?)
     }
 
-    /// Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files.
+    /// Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`,
+    /// over files.
     #[napi(catch_unwind)]
     pub fn masses(
         &self,
@@ -303,23 +308,24 @@ impl Selector {
         Ok(promise(work, |rows| rows))
     }
 
-    /// Returns the end of the pause of a URL's host or of a domain, in milliseconds since 1970; null when it is not
-    /// paused.
+    /// Returns the end of the pause of a URL's host or of a domain, in milliseconds since 1970;
+    /// null when it is not paused.
     #[napi(catch_unwind)]
     pub fn host_pause(&self, host: String) -> Option<f64> {
         let until = self.core.kept.host_pause(&domain(&host))?;
         (until > Timestamp::now()).then(|| convert::date_ms(until))
     }
 
-    /// Ends the pause of a host now, as if it had never been paused. Returns the time at which it would have ended, or
-    /// null.
+    /// Ends the pause of a host now, as if it had never been paused. Returns the time at which it
+    /// would have ended, or null.
     #[napi(catch_unwind)]
     pub fn unpause_host(&self, host: String) -> Result<Option<f64>> {
         self.core.check()?;
         Ok(self.core.kept.unpause_host(&domain(&host), Timestamp::now()).map(convert::date_ms))
     }
 
-    /// Ends the pause of a link now; the link stays at risk. Returns the time at which it would have ended, or null.
+    /// Ends the pause of a link now; the link stays at risk. Returns the time at which it would
+    /// have ended, or null.
     #[napi(catch_unwind)]
     pub fn unpause_link(&self, link: String) -> Result<Option<f64>> {
         self.core.check()?;
@@ -366,7 +372,8 @@ impl Selector {
         promise(move || log.map_or(Ok(()), |log| log.wait(Log::flush)), |()| ())
     }
 
-    /// Resolves when everything recorded so far is acknowledged. By default it then survives `kill -9`.
+    /// Resolves when everything recorded so far is acknowledged. By default it then survives
+    /// `kill -9`.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn settled(&self) -> AsyncTask<Work<(), ()>> {
         let log = self.core.log.clone();

@@ -26,7 +26,8 @@ pub struct SignerOptions {
     pub key: Option<String>,
 }
 
-/// A signer of requests (Web Bot Auth), with the keys of `fetchwise identity`. The keys are read again every hour.
+/// A signer of requests (Web Bot Auth), with the keys of `fetchwise identity`. The keys are read
+/// again every hour.
 #[napi]
 pub struct Signer {
     core: CoreSigner,
@@ -53,8 +54,9 @@ impl Signer {
         self.core.agent().origin().to_owned()
     }
 
-    /// Returns the headers of one request's signature, which is valid for a minute. Each redirect and each repetition
-    /// needs a separate one. A plain http URL is not signed: the result is empty.
+    /// Returns the headers of one request's signature, which is valid for a minute. Each redirect
+    /// and each repetition needs a separate one. A plain http URL is not signed: the result is
+    /// empty.
     #[napi(catch_unwind, ts_return_type = "Record<string, string>")]
     pub fn headers(
         &self,

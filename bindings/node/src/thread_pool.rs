@@ -1,6 +1,7 @@
 //! Long work on libuv's threads: a closure runs there, and its result becomes a promise here.
 //!
-//! Invariants: other threads never touch JavaScript; a panic there is a rejection and never ends the process.
+//! Invariants: other threads never touch JavaScript; a panic there is a rejection and never ends
+//! the process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,5 +1,5 @@
-//! Import and export of attempts as JSON lines, in batches, each on another thread. `transfer.js` builds the package's
-//! exports on it.
+//! Import and export of attempts as JSON lines, in batches, each on another thread. `transfer.js`
+//! builds the package's exports on it.
 //!
 //! Invariants: the amount of data that was read and not yet taken is bounded, in both directions.
 

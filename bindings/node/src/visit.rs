@@ -22,11 +22,11 @@ use crate::fetch_result::FetchResult;
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 
-/// The visit of one URL, from the decision to the last recorded attempt, including retries, other fetchers, pauses and
-/// paces.
+/// The visit of one URL, from the decision to the last recorded attempt, including retries, other
+/// fetchers, pauses and paces.
 ///
-/// `next()` returns the next step: fetch, wait, or null; `report()` takes the result. `close()` releases everything
-/// that the visit holds; so does garbage collection, later.
+/// `next()` returns the next step: fetch, wait, or null; `report()` takes the result. `close()`
+/// releases everything that the visit holds; so does garbage collection, later.
 #[napi]
 pub struct Visit {
     kept: SteppedVisit<Handle>,
@@ -41,17 +41,17 @@ impl Visit {
 
 #[napi]
 impl Visit {
-    /// Returns the next step, or null when the visit has ended (`end` says how). Report a fetch before the next call:
-    /// an unreported one has no effect.
+    /// Returns the next step, or null when the visit has ended (`end` says how). Report a fetch
+    /// before the next call: an unreported one has no effect.
     #[napi(catch_unwind)]
     pub fn next(&self) -> Result<Option<Step>> {
         self.core.0.check()?;
         Ok(self.kept.next().map(|(held, asked)| Step::new(&self.core, held, asked)))
     }
 
-    /// Reports the result of a fetch: a `FetchResult`, a `Verdict`, `content` or an `ErrorKind`, or the error that the
-    /// client threw. Records the attempt before it returns. `duration` is in milliseconds; the default is the time
-    /// since the step.
+    /// Reports the result of a fetch: a `FetchResult`, a `Verdict`, `content` or an `ErrorKind`, or
+    /// the error that the client threw. Records the attempt before it returns. `duration` is in
+    /// milliseconds; the default is the time since the step.
     #[napi(catch_unwind)]
     pub fn report(
         &self,
@@ -84,7 +84,8 @@ impl Visit {
         Ok(self.kept.give_up(&step.held).map_err(Failure::misuse)?)
     }
 
-    /// Releases everything that the visit and its last step hold. It returns no further steps; recorded attempts stay.
+    /// Releases everything that the visit and its last step hold. It returns no further steps;
+    /// recorded attempts stay.
     #[napi(catch_unwind)]
     pub fn close(&self) {
         self.kept.close();
@@ -118,8 +119,8 @@ impl Wake for Bell {
     }
 }
 
-/// The next step of a visit: either one request with `fetcher` for `url`, within `deadline` milliseconds, or, when
-/// `wait` is true, a wait of `delay` milliseconds.
+/// The next step of a visit: either one request with `fetcher` for `url`, within `deadline`
+/// milliseconds, or, when `wait` is true, a wait of `delay` milliseconds.
 #[napi]
 pub struct Step {
     held: HeldStep<Handle>,
@@ -149,7 +150,8 @@ impl Step {
         matches!(self.asked, Asked::Wait { .. })
     }
 
-    /// The longest time to wait, in milliseconds from now; 0 for a request. An earlier call is also fine.
+    /// The longest time to wait, in milliseconds from now; 0 for a request. An earlier call is also
+    /// fine.
     #[napi(catch_unwind, getter)]
     pub fn delay(&self) -> f64 {
         match &self.asked {
@@ -158,7 +160,8 @@ impl Step {
         }
     }
 
-    /// The reason of the wait: `probe`, `trial`, `local_fault`, `pace` or `doubt`; null for a request.
+    /// The reason of the wait: `probe`, `trial`, `local_fault`, `pace` or `doubt`; null for a
+    /// request.
     #[napi(catch_unwind, getter)]
     pub fn reason(&self) -> Option<&str> {
         match &self.asked {
@@ -209,8 +212,8 @@ impl Step {
         self.chosen.as_ref().map(|(_, decision)| decision.clone())
     }
 
-    /// Calls `come` when the event that is waited for happens; never if only time can end the wait. Returns true if it
-    /// has happened already. `ready()` is built on it.
+    /// Calls `come` when the event that is waited for happens; never if only time can end the wait.
+    /// Returns true if it has happened already. `ready()` is built on it.
     #[napi(catch_unwind, skip_typescript, js_name = "_listen")]
     pub fn listen(&self, come: Function<'_, (), ()>) -> napi::Result<bool> {
         let wait =
@@ -255,9 +258,11 @@ pub struct End {
     pub is_banned: bool,
     /// The number of recorded attempts.
     pub requests: u32,
-    /// Whether the last attempt was the trial of a host that refuses all requests. That says nothing of the link.
+    /// Whether the last attempt was the trial of a host that refuses all requests. That says
+    /// nothing of the link.
     pub was_trial: bool,
-    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in.
+    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product
+    /// before its log-in.
     pub is_default_page: bool,
     /// The end of the pause, in milliseconds since 1970.
     pub paused_until: Option<f64>,

@@ -1,9 +1,9 @@
-//! A bridge from Rust futures to `asyncio` futures, without a runtime. One thread takes woken tasks and completes them
-//! on their event loop with `call_soon_threadsafe`.
+//! A bridge from Rust futures to `asyncio` futures, without a runtime. One thread takes woken tasks
+//! and completes them on their event loop with `call_soon_threadsafe`.
 //!
-//! Invariants: a waker (the log's writer, or a thread that reports an attempt) never waits for the interpreter's lock,
-//! because waking only sends to that thread; a cancelled future releases what it waited for; a closed loop or an ending
-//! interpreter is not an error.
+//! Invariants: a waker (the log's writer, or a thread that reports an attempt) never waits for the
+//! interpreter's lock, because waking only sends to that thread; a cancelled future releases what
+//! it waited for; a closed loop or an ending interpreter is not an error.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -150,8 +150,8 @@ pub(crate) fn future(
     Ok(future)
 }
 
-/// Returns the `asyncio` future of blocking work, which runs in a separate thread. Cancelling it stops the wait, not
-/// the work.
+/// Returns the `asyncio` future of blocking work, which runs in a separate thread. Cancelling it
+/// stops the wait, not the work.
 pub(crate) fn blocking(py: Python<'_>, work: impl FnOnce() -> Made + Send + 'static) -> PyResult<Bound<'_, PyAny>> {
     let (event_loop, future) = new_future(py)?;
     let task = Task { pending: Mutex::new(None), event_loop, future: future.clone().unbind() };

@@ -17,8 +17,8 @@ use crate::{convert, errors, json};
 
 /// One request by one fetcher for one URL, and its result.
 ///
-/// Frozen: `delivered()` and `failed(kind)` return a new attempt. Durations are in milliseconds, times in seconds since
-/// 1970 (`time.time()`).
+/// Frozen: `delivered()` and `failed(kind)` return a new attempt. Durations are in milliseconds,
+/// times in seconds since 1970 (`time.time()`).
 ///
 /// >>> attempt = fetchwise.Attempt("https://example.org/a", "direct_access", status=503, duration_ms=120)
 /// >>> attempt = attempt.failed(fetchwise.ErrorKind.SERVER_ERROR)
@@ -31,7 +31,8 @@ pub(crate) struct Attempt {
 
 #[pymethods]
 impl Attempt {
-    /// Creates an attempt that has not ended yet. Raises `UrlError` for a URL that cannot be fetched.
+    /// Creates an attempt that has not ended yet. Raises `UrlError` for a URL that cannot be
+    /// fetched.
     #[new]
     #[pyo3(signature = (url, fetcher, *, link=None, status=None, headers=None, duration_ms=0, at=None, source=None, rule=None,
                         confidence=None, propensity=None, hint=None, try_no=1, heuristics=None))]
@@ -74,8 +75,8 @@ impl Attempt {
         Ok(Self { kept })
     }
 
-    /// Creates the attempt of a classified response. The outcome, headers and heuristics come from the verdict, the
-    /// reasons for the request from the decision.
+    /// Creates the attempt of a classified response. The outcome, headers and heuristics come from
+    /// the verdict, the reasons for the request from the decision.
     ///
     /// >>> decision = fetchwise.Selector().select("https://example.org/")
     /// >>> verdict = fetchwise.Detector().classify(b"<h1>Forbidden</h1>", status=403)
@@ -120,8 +121,9 @@ impl Attempt {
         Self { kept: self.kept.clone().delivered() }
     }
 
-    /// Returns the attempt as failed for good with an `ErrorKind` (or its name). It counts by the kind's weight, which
-    /// is 0 for failures that no fetcher caused. Any other name is kept and counts in full.
+    /// Returns the attempt as failed for good with an `ErrorKind` (or its name). It counts by the
+    /// kind's weight, which is 0 for failures that no fetcher caused. Any other name is kept and
+    /// counts in full.
     fn failed(&self, kind: &str) -> Self {
         let kept = self.kept.clone();
         Self {
@@ -148,8 +150,8 @@ impl Attempt {
         json::loads(py, &to_json_line(&self.kept))
     }
 
-    /// Creates the attempt that such a dict describes. `url`, `fetcher`, `success` and `attempted_at` are required. A
-    /// time in the future becomes now.
+    /// Creates the attempt that such a dict describes. `url`, `fetcher`, `success` and
+    /// `attempted_at` are required. A time in the future becomes now.
     ///
     /// >>> line = {"url": "https://example.org/", "fetcher": "playwright", "success": True, "attempted_at": 1763650000123}
     /// >>> fetchwise.Attempt.from_dict(line).to_dict()["attempted_at"]

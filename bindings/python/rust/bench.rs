@@ -1,4 +1,5 @@
-//! The work of Python's calls in Rust loops, for comparison in `benches/python.py`. Not in any wheel.
+//! The work of Python's calls in Rust loops, for comparison in `benches/python.py`. Not in any
+//! wheel.
 
 use std::hint::black_box;
 use std::time::Instant;

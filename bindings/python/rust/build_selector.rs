@@ -69,7 +69,8 @@ impl Core {
         Ok(Self { kept, log, names })
     }
 
-    /// Refuses to record in a process that does not own the log, before memory observes what the log will not have.
+    /// Refuses to record in a process that does not own the log, before memory observes what the
+    /// log will not have.
     pub(crate) fn check(&self) -> PyResult<()> {
         match &self.log {
             Some(log) => Ok(log.check()?),
@@ -107,9 +108,9 @@ impl Core {
 
 /// A fetcher in decisions: its name, the cost of a request, and whether it runs scripts.
 ///
-/// `kind` is `"plain"`, `"rendering"`, `"stealth"`, `"archive"`, `"special"` or `"unknown"`, and sets the defaults of
-/// the other arguments. `cost` is in plain requests. The names `direct_access`, `playwright` and `playwright_stealth`
-/// imply their kinds.
+/// `kind` is `"plain"`, `"rendering"`, `"stealth"`, `"archive"`, `"special"` or `"unknown"`, and
+/// sets the defaults of the other arguments. `cost` is in plain requests. The names
+/// `direct_access`, `playwright` and `playwright_stealth` imply their kinds.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access", fetchwise.Fetcher("my_browser", kind="rendering", cost=30)])
 /// >>> [fetcher.name for fetcher in selector.fetchers]

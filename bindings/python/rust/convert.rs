@@ -22,14 +22,15 @@ pub(crate) fn url(given: &Bound<'_, PyAny>) -> PyResult<Url> {
     }
 }
 
-/// Converts a date in seconds since 1970, as `time.time()` returns it, to the time of this process; now when none is
-/// given.
+/// Converts a date in seconds since 1970, as `time.time()` returns it, to the time of this process;
+/// now when none is given.
 pub(crate) fn time(seconds: Option<f64>) -> PyResult<Timestamp> {
     let now = Timestamp::now();
     seconds.map_or(Ok(now), |seconds| Ok(Clock::System.time_of(date(Some(seconds))?)))
 }
 
-/// Converts a date in seconds since 1970, as `time.time()` returns it; the present one when none is given.
+/// Converts a date in seconds since 1970, as `time.time()` returns it; the present one when none is
+/// given.
 pub(crate) fn date(seconds: Option<f64>) -> PyResult<Timestamp> {
     let Some(seconds) = seconds else { return Ok(Timestamp::date()) };
     let ms = (seconds * 1000.0).round();
@@ -87,7 +88,8 @@ fn pairs(given: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
         }
         return Ok(out);
     }
-    // A list is the most common case. Looking up a missing attribute costs as much as reading a small page.
+    // A list is the most common case. Looking up a missing attribute costs as much as reading a
+    // small page.
     if given.is_exact_instance_of::<PyList>() || given.is_exact_instance_of::<PyTuple>() {
         return items_of(given, out);
     }
@@ -127,7 +129,8 @@ fn pair(name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, out: &mut Vec<(String
     Ok(())
 }
 
-/// Converts text, or bytes that contain text. Invalid UTF-8 is replaced. Numbers and flags are taken as printed.
+/// Converts text, or bytes that contain text. Invalid UTF-8 is replaced. Numbers and flags are
+/// taken as printed.
 fn text(given: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(text) = given.cast::<PyString>() {
         return Ok(text.to_string_lossy().into_owned());
@@ -138,8 +141,8 @@ fn text(given: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(given.str()?.to_string_lossy().into_owned())
 }
 
-/// Converts a body. `bytes` are borrowed, even while other threads run, because they cannot change. A `bytearray` or a
-/// `memoryview` is copied.
+/// Converts a body. `bytes` are borrowed, even while other threads run, because they cannot change.
+/// A `bytearray` or a `memoryview` is copied.
 pub(crate) fn body(given: &Bound<'_, PyAny>) -> PyResult<PyBackedBytes> {
     if given.is_instance_of::<PyMemoryView>() {
         let bytes = given.py().get_type::<PyBytes>().call1((given,))?;

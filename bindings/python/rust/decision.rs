@@ -1,4 +1,5 @@
-//! Decisions as Python objects: frozen, usable in `match` by their kind, with the fetcher's name as a shared `str`.
+//! Decisions as Python objects: frozen, usable in `match` by their kind, with the fetcher's name as
+//! a shared `str`.
 
 use fetchwise::attempt::Hint;
 use fetchwise::decision::{Decision as Decided, Rule, Source};
@@ -10,8 +11,8 @@ use crate::convert;
 
 /// The decision of a selector: the fetcher to use, or the reason why there is none.
 ///
-/// Each kind of it has a class: `Take`, `Paused`, `GiveUp` and `NoViableFetcher`. `kind` names it. Truthy when there is
-/// a fetcher to use.
+/// Each kind of it has a class: `Take`, `Paused`, `GiveUp` and `NoViableFetcher`. `kind` names it.
+/// Truthy when there is a fetcher to use.
 ///
 /// >>> decision = fetchwise.Selector().select("https://example.org/")
 /// >>> decision.fetcher, decision.source, bool(decision)
@@ -132,8 +133,8 @@ impl Decision {
         self.name.as_ref().map(|name| name.clone_ref(py))
     }
 
-    /// The label of the decision: `"learned"`, `"inferred"`, `"explore"`, `"probe"`, `"hinted"`, `"paused"`, or
-    /// `"none"`.
+    /// The label of the decision: `"learned"`, `"inferred"`, `"explore"`, `"probe"`, `"hinted"`,
+    /// `"paused"`, or `"none"`.
     #[getter]
     fn source(&self) -> &'static str {
         match (&self.decided, self.take()) {

@@ -1,5 +1,5 @@
-//! The detector, its verdicts and fetch results. Bodies are borrowed, and read without the interpreter's lock where
-//! that pays.
+//! The detector, its verdicts and fetch results. Bodies are borrowed, and read without the
+//! interpreter's lock where that pays.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -13,17 +13,19 @@ use pyo3::types::PyDict;
 
 use crate::{convert, errors};
 
-/// Bodies up to this size are read with the interpreter's lock held: releasing and retaking it costs about as much.
+/// Bodies up to this size are read with the interpreter's lock held: releasing and retaking it
+/// costs about as much.
 const SMALL: usize = 4 << 10;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Distinguishes content from a block or captcha, a client-rendered shell, an empty page, and a waiting room.
+/// Distinguishes content from a block or captcha, a client-rendered shell, an empty page, and a
+/// waiting room.
 ///
-/// A detector is compiled once and shared by all threads. Its rules can be replaced while pages are read. No page makes
-/// it raise.
+/// A detector is compiled once and shared by all threads. Its rules can be replaced while pages are
+/// read. No page makes it raise.
 ///
 /// >>> detector = fetchwise.Detector()
 /// >>> verdict = detector.classify(b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>", status=403)
@@ -45,11 +47,12 @@ impl Detector {
 
 #[pymethods]
 impl Detector {
-    /// Loads the shipped rules, and those of a TOML file. Raises `ConfigError`, which names the line and field of an
-    /// error in the file.
+    /// Loads the shipped rules, and those of a TOML file. Raises `ConfigError`, which names the
+    /// line and field of an error in the file.
     ///
-    /// `max_bytes` is the part of a body that is read (default 1 MiB). `block_threshold` is the confidence that
-    /// evidence of a block needs (default 0.5). `count_all` counts visible text to the end.
+    /// `max_bytes` is the part of a body that is read (default 1 MiB). `block_threshold` is the
+    /// confidence that evidence of a block needs (default 0.5). `count_all` counts visible text to
+    /// the end.
     #[new]
     #[pyo3(signature = (*, rules=None, max_bytes=None, block_threshold=None, count_all=false))]
     fn new(
@@ -75,7 +78,8 @@ impl Detector {
         Ok(Self { reader: Box::new(reader.with_options(options)), rules })
     }
 
-    /// Classifies one response: its decoded body (`bytes` are not copied), and whatever else is known about it.
+    /// Classifies one response: its decoded body (`bytes` are not copied), and whatever else is
+    /// known about it.
     ///
     /// `headers` is a mapping or pairs, of `str` or `bytes`. The time is linear in the bytes read.
     #[pyo3(signature = (body, *, url=None, final_url=None, status=200, headers=None))]
@@ -94,8 +98,9 @@ impl Detector {
         Ok(Verdict { read, status, headers, urls: urls(url, final_url) })
     }
 
-    /// Judges a whole response and returns the fetch result, with everything that an attempt records of it.
-    /// `Visit.report` accepts it. `final_url` is the URL after redirects: a pause or block counts at its host.
+    /// Judges a whole response and returns the fetch result, with everything that an attempt
+    /// records of it. `Visit.report` accepts it. `final_url` is the URL after redirects: a pause or
+    /// block counts at its host.
     ///
     /// >>> answer = fetchwise.Detector().judge(403, {"Retry-After": "120"}, b"<h1>Forbidden</h1>")
     /// >>> answer.outcome, answer.error_for("direct_access")
@@ -117,7 +122,8 @@ impl Detector {
         Ok(FetchResult { kept: if body.len() <= SMALL { judge() } else { py.detach(judge) } })
     }
 
-    /// Classifies like `classify`, and returns everything that matched: a dict with `verdict`, `matches` and `cues`.
+    /// Classifies like `classify`, and returns everything that matched: a dict with `verdict`,
+    /// `matches` and `cues`.
     ///
     /// >>> explained = fetchwise.Detector().explain(b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>")
     /// >>> any(match["counted"] for match in explained["matches"])
@@ -167,8 +173,8 @@ impl Detector {
         Ok(out)
     }
 
-    /// Reloads the rules, from the file of the constructor or another one, while other threads continue to read. When
-    /// it raises `ConfigError`, the old rules stay in force.
+    /// Reloads the rules, from the file of the constructor or another one, while other threads
+    /// continue to read. When it raises `ConfigError`, the old rules stay in force.
     ///
     /// >>> detector = fetchwise.Detector()
     /// >>> detector.reload(rules="no-such-file.toml")
@@ -227,7 +233,8 @@ impl Verdict {
 
 #[pymethods]
 impl Verdict {
-    /// Whether there is enough to read, and no block or waiting room. Ignores the status: see `outcome`.
+    /// Whether there is enough to read, and no block or waiting room. Ignores the status: see
+    /// `outcome`.
     #[getter]
     fn is_content(&self) -> bool {
         self.read.is_content()
@@ -251,7 +258,8 @@ impl Verdict {
         self.read.is_queued
     }
 
-    /// Whether the network of the crawler refuses, not the site: a provider, a filter, a captive portal.
+    /// Whether the network of the crawler refuses, not the site: a provider, a filter, a captive
+    /// portal.
     #[getter]
     fn is_network_block(&self) -> bool {
         self.read.network_block
@@ -347,8 +355,8 @@ impl Verdict {
         self.status
     }
 
-    /// The outcome of the request, which takes the status into account: `"content"`, `"blocked"`, `"shell"`, `"empty"`,
-    /// `"redirect"`, `"queued"` or `"http"`.
+    /// The outcome of the request, which takes the status into account: `"content"`, `"blocked"`,
+    /// `"shell"`, `"empty"`, `"redirect"`, `"queued"` or `"http"`.
     #[getter]
     fn outcome(&self) -> String {
         name(&self.read.outcome(&self.page())).to_owned()
@@ -360,8 +368,9 @@ impl Verdict {
         self.read.reason()
     }
 
-    /// Returns the failure that this counts as when `fetcher` made the request: the name of an `ErrorKind`, or None for
-    /// content. `renders` says whether the fetcher runs scripts if its name does not imply it.
+    /// Returns the failure that this counts as when `fetcher` made the request: the name of an
+    /// `ErrorKind`, or None for content. `renders` says whether the fetcher runs scripts if its
+    /// name does not imply it.
     #[pyo3(signature = (fetcher, *, renders=None))]
     fn error_for(&self, fetcher: &str, renders: Option<bool>) -> Option<String> {
         error_for(&self.read.outcome(&self.page()), fetcher, renders)
@@ -372,8 +381,8 @@ impl Verdict {
     }
 }
 
-/// The result of one request, with everything that an attempt records of it. `Detector.judge` returns it for a
-/// response; `FetchResult(kind)` is a result without one.
+/// The result of one request, with everything that an attempt records of it. `Detector.judge`
+/// returns it for a response; `FetchResult(kind)` is a result without one.
 ///
 /// >>> fetchwise.FetchResult("timeout", message="no byte in 30 s").error_for("direct_access")
 /// 'timeout'
@@ -397,8 +406,9 @@ impl FetchResult {
 
 #[pymethods]
 impl FetchResult {
-    /// Creates a result without a page: `"content"`, an `ErrorKind` or its name, or a custom name, which counts as the
-    /// fetcher's failure. `retry_after` and `duration` are in seconds. `final_url` is the URL after redirects.
+    /// Creates a result without a page: `"content"`, an `ErrorKind` or its name, or a custom name,
+    /// which counts as the fetcher's failure. `retry_after` and `duration` are in seconds.
+    /// `final_url` is the URL after redirects.
     #[new]
     #[pyo3(signature = (kind, *, status=None, headers=None, retry_after=None, duration=None, message=None, vendor=None, final_url=None))]
     #[allow(clippy::too_many_arguments, reason = "they are keyword arguments")]

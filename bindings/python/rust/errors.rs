@@ -1,4 +1,5 @@
-//! Rust errors as the exceptions of `fetchwise._errors`: one mapping, so that one failure always has one class.
+//! Rust errors as the exceptions of `fetchwise._errors`: one mapping, so that one failure always
+//! has one class.
 
 use std::fmt::Display;
 
@@ -49,8 +50,8 @@ pub(crate) fn closed() -> PyErr {
     log("the journal is closed")
 }
 
-/// Returns the journal's errors: [`LockedError`](classes::LockedError) with the holder's pid, or `LogError` with
-/// `is_refusal`.
+/// Returns the journal's errors: [`LockedError`](classes::LockedError) with the holder's pid, or
+/// `LogError` with `is_refusal`.
 pub(crate) fn journal(py: Python<'_>, error: &JournalError) -> PyErr {
     if let JournalError::Log(BadLog::Locked { .. }) = error {
         let exception = classes::LockedError::new_err(format!(

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use fetchwise_present::{ExplanationJson, explanation_html};
 
-/// An explanation of a decision. `str()` is for people and says what `fetchwise explain` prints; `to_dict()` is
-/// for programs. A notebook shows the candidates, too.
+/// An explanation of a decision. `str()` is for people and says what `fetchwise explain` prints;
+/// `to_dict()` is for programs. A notebook shows the candidates, too.
 ///
 /// >>> explanation = fetchwise.Selector().explain("https://example.org/a.pdf")
 /// >>> explanation.fetcher, explanation.to_dict()["heuristics"][0]
@@ -34,8 +34,8 @@ impl Explanation {
         self.value["fetcher"].as_str()
     }
 
-    /// Returns the fields of `fetchwise explain --json` that do not depend on the program: decision, heuristics,
-    /// candidates, steps, counterfactuals.
+    /// Returns the fields of `fetchwise explain --json` that do not depend on the program:
+    /// decision, heuristics, candidates, steps, counterfactuals.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         crate::json::loads(py, &self.value.to_string())
     }

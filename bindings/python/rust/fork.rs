@@ -1,8 +1,8 @@
 //! The fork generation of a process: the number of forks since the module was loaded.
 //!
-//! A journal has a writer thread, which does not survive a fork. Each owner of a journal remembers the generation that
-//! it was made in. In any other generation it refuses to work, and does not wait for threads that do not exist. The
-//! check costs one atomic load.
+//! A journal has a writer thread, which does not survive a fork. Each owner of a journal remembers
+//! the generation that it was made in. In any other generation it refuses to work, and does not
+//! wait for threads that do not exist. The check costs one atomic load.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,7 +1,8 @@
 //! The journal: learned evidence survives the process. A directory has one writer, in one process.
 //!
-//! Invariants: nothing here waits for another thread while it holds the interpreter's lock, except `append` on a full
-//! queue, whose writer does not need that lock. In a forked child every use is refused, and dropping does not wait.
+//! Invariants: nothing here waits for another thread while it holds the interpreter's lock, except
+//! `append` on a full queue, whose writer does not need that lock. In a forked child every use is
+//! refused, and dropping does not wait.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -105,8 +106,8 @@ impl SharedJournal for Shared {
 
 static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// Makes every open journal write and sync its records. Python calls it when the interpreter ends, because module
-/// objects may never be dropped.
+/// Makes every open journal write and sync its records. Python calls it when the interpreter ends,
+/// because module objects may never be dropped.
 #[pyfunction]
 fn _settle_all(py: Python<'_>) {
     let open: Vec<_> = OPEN.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
@@ -125,18 +126,18 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// A directory of attempts, pauses and paces, open for writing.
 ///
-/// Pass it to a `Selector`, which replays its attempts and records into it. A directory has one writer: a second one
-/// raises `LockedError` with the holder's pid. After a fork, the child must not use it (`ForkedError`). As a context
-/// manager it closes itself, and everything recorded is then on disk. `durability` is `"memory"`, `"os"` (survives
-/// `kill -9`; the default), `"interval:250ms"` or `"sync"`; `on_full` is `"block"`, `"error"` or `"shed"`.
+/// Pass it to a `Selector`, which replays its attempts and records into it. A directory has one
+/// writer: a second one raises `LockedError` with the holder's pid. After a fork, the child must
+/// not use it (`ForkedError`). As a context manager it closes itself, and everything recorded is
+/// then on disk. `durability` is `"memory"`, `"os"` (survives `kill -9`; the default),
+/// `"interval:250ms"` or `"sync"`; `on_full` is `"block"`, `"error"` or `"shed"`.
 ///
 /// >>> import tempfile
 /// >>> with tempfile.TemporaryDirectory() as folder:
-/// ...     with fetchwise.Journal(folder) as journal:
-/// ...         selector = fetchwise.Selector(journal=journal)
-/// ...         selector.record(fetchwise.Attempt("https://example.org/", "playwright").delivered())
-/// ...     fetchwise.Selector(journal=folder).masses("domain", "example.org", "playwright")["attempts"]
-/// 1
+/// ... with fetchwise.Journal(folder) as journal: ... selector =
+/// fetchwise.Selector(journal=journal) ...
+/// selector.record(fetchwise.Attempt("https://example.org/", "playwright").delivered()) ...
+/// fetchwise.Selector(journal=folder).masses("domain", "example.org", "playwright")["attempts"] 1
 #[pyclass(frozen, module = "fetchwise", name = "Journal")]
 pub(crate) struct Journal {
     pub(crate) shared: Arc<Shared>,
@@ -144,7 +145,8 @@ pub(crate) struct Journal {
 
 impl Journal {
     pub(crate) fn open_in(py: Python<'_>, dir: &Path, options: JournalOptions) -> PyResult<Self> {
-        // Records that are replayed right afterwards are not checked twice. `verify` checks all of them on request.
+        // Records that are replayed right afterwards are not checked twice. `verify` checks all of
+        // them on request.
         let opened = py.detach(|| Log::open(dir, options.check(OpenCheck::Tail)));
         let (log, _) = opened.map_err(|error| errors::journal(py, &error))?;
         let log = RwLock::new(Some(log));
@@ -245,8 +247,8 @@ impl Journal {
         self.wait(py, Log::flush)
     }
 
-    /// Waits until everything recorded so far is acknowledged at the journal's durability. By default it then survives
-    /// `kill -9`.
+    /// Waits until everything recorded so far is acknowledged at the journal's durability. By
+    /// default it then survives `kill -9`.
     fn settled(&self, py: Python<'_>) -> PyResult<()> {
         self.wait(py, Log::settled)
     }
@@ -261,8 +263,9 @@ impl Journal {
         self.wait_async(py, Log::settled)
     }
 
-    /// Writes a snapshot of all evidence so far, so that the next start reads less. `config` is the file of the
-    /// selectors, if they use one. Returns figures: `covers_seq`, `records`, `bytes`, `entries`.
+    /// Writes a snapshot of all evidence so far, so that the next start reads less. `config` is the
+    /// file of the selectors, if they use one. Returns figures: `covers_seq`, `records`, `bytes`,
+    /// `entries`.
     #[pyo3(signature = (*, config=None))]
     fn snapshot(&self, py: Python<'_>, config: Option<PathBuf>) -> PyResult<Py<PyAny>> {
         self.flush(py)?;
@@ -282,8 +285,8 @@ impl Journal {
         })
     }
 
-    /// Drops attempts older than `retain_days` from the log. Their evidence stays, in a snapshot. Works alongside the
-    /// writer. Returns figures: attempts and bytes before and after.
+    /// Drops attempts older than `retain_days` from the log. Their evidence stays, in a snapshot.
+    /// Works alongside the writer. Returns figures: attempts and bytes before and after.
     #[pyo3(signature = (*, retain_days=None, dry_run=false, config=None))]
     fn compact<'py>(
         &self,
@@ -364,7 +367,8 @@ impl Journal {
         self.shared.dir.clone()
     }
 
-    /// Writes and syncs the remaining records, and unlocks the directory. A second call does nothing.
+    /// Writes and syncs the remaining records, and unlocks the directory. A second call does
+    /// nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.close_now(py)
     }

@@ -1,4 +1,5 @@
-//! JSON between Rust and Python objects, by Python's own module: for output that people read, not for frequent calls.
+//! JSON between Rust and Python objects, by Python's own module: for output that people read, not
+//! for frequent calls.
 
 use pyo3::prelude::*;
 

@@ -1,8 +1,9 @@
-//! The extension module `fetchwise._fetchwise`: fetchwise's selector, visits, detector and journal for Python.
+//! The extension module `fetchwise._fetchwise`: fetchwise's selector, visits, detector and journal
+//! for Python.
 //!
-//! Owns: converting arguments, wrapping results, and releasing the interpreter's lock for long work.
-//! Invariants: no call into Python while a lock of the library is held, and none during `select`.
-//! Must not know: how anything is decided; the library decides.
+//! Owns: converting arguments, wrapping results, and releasing the interpreter's lock for long
+//! work. Invariants: no call into Python while a lock of the library is held, and none during
+//! `select`. Must not know: how anything is decided; the library decides.
 
 use std::sync::OnceLock;
 
@@ -27,7 +28,8 @@ mod signer;
 mod transfer;
 mod visit;
 
-/// The alignment in bytes of Python's allocator. PyO3 puts the fields of a class there, whatever their alignment.
+/// The alignment in bytes of Python's allocator. PyO3 puts the fields of a class there, whatever
+/// their alignment.
 const ALIGNED: usize = 2 * size_of::<usize>();
 
 /// Checks that the type needs no larger alignment. Types that do have to be boxed.
@@ -57,8 +59,8 @@ const _: () = {
     assert_aligned::<visit::End>();
 };
 
-/// Refuses the second interpreter of a process, which would share objects, locks and the log's writer with the first.
-/// Each interpreter has a separate module `sys`.
+/// Refuses the second interpreter of a process, which would share objects, locks and the log's
+/// writer with the first. Each interpreter has a separate module `sys`.
 fn only_interpreter(py: Python<'_>) -> PyResult<()> {
     static FIRST: OnceLock<usize> = OnceLock::new();
     let this = py.import("sys")?.as_ptr() as usize;

@@ -1,5 +1,5 @@
-//! The selector. `select` and `record` run with the interpreter's lock, because releasing it would cost more; long work
-//! runs without it.
+//! The selector. `select` and `record` run with the interpreter's lock, because releasing it would
+//! cost more; long work runs without it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,15 +29,16 @@ use fetchwise_bindings_core::visit::VisitSettings;
 
 /// Learns which fetcher works for which URL. All threads can share it.
 ///
-/// `fetchers` are names or `Fetcher`s; the default is the built-in names. `journal` is a `Journal`, or a directory,
-/// which it then opens. The selector replays its attempts at once and records into it. `config` is a TOML file in the
-/// program's format, and replaces the other settings. Visits keep a learned pace for each host unless `pace=False`; a
-/// host that would keep a visit waiting for more than two minutes counts as paused. A context manager if it opened its
-/// journal itself.
+/// `fetchers` are names or `Fetcher`s; the default is the built-in names. `journal` is a `Journal`,
+/// or a directory, which it then opens. The selector replays its attempts at once and records into
+/// it. `config` is a TOML file in the program's format, and replaces the other settings. Visits
+/// keep a learned pace for each host unless `pace=False`; a host that would keep a visit waiting
+/// for more than two minutes counts as paused. A context manager if it opened its journal itself.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
 /// >>> for n in range(10):
-/// ...     selector.record(fetchwise.Attempt(f"https://wikipedia.org/wiki/{n}", "playwright").delivered())
+/// ... selector.record(fetchwise.Attempt(f"https://wikipedia.org/wiki/{n}",
+/// "playwright").delivered())
 /// >>> selector.select("https://wikipedia.org/wiki/Rust")
 /// <Decision playwright (learned, confidence 1.00)>
 #[pyclass(frozen, module = "fetchwise", name = "Selector")]
@@ -78,10 +79,11 @@ impl Selector {
 
     /// Decides about `url`. Takes about a microsecond, no lock and no system call.
     ///
-    /// `hint` describes the last failure (`"blocked"`, `"empty"`, `"timeout"`, `"unknown"`). `prefer` names the fetcher
-    /// that the caller prefers, and `excluded` those that were tried or are unavailable. `attempts` is the number of
-    /// attempts so far (default: the number of excluded fetchers). `heuristics` is what the caller knows besides the
-    /// URL, `link` its name for the URL, and `at` the time.
+    /// `hint` describes the last failure (`"blocked"`, `"empty"`, `"timeout"`, `"unknown"`).
+    /// `prefer` names the fetcher that the caller prefers, and `excluded` those that were tried or
+    /// are unavailable. `attempts` is the number of attempts so far (default: the number of
+    /// excluded fetchers). `heuristics` is what the caller knows besides the URL, `link` its name
+    /// for the URL, and `at` the time.
     ///
     /// >>> fetchwise.Selector().select("https://example.org/", excluded=["direct_access"], hint="empty").fetcher
     /// 'playwright'
@@ -107,11 +109,12 @@ impl Selector {
         self.core.decision(py, decided, situation.hint)
     }
 
-    /// Decides about many URLs as `select` does about one, and returns the decisions in the same order.
+    /// Decides about many URLs as `select` does about one, and returns the decisions in the same
+    /// order.
     ///
-    /// With many domains this takes less time, because the evidence of several URLs is requested from memory at once.
-    /// The arguments apply to all URLs; each link is known by its URL. Raises `UrlError` if one of them cannot be
-    /// fetched.
+    /// With many domains this takes less time, because the evidence of several URLs is requested
+    /// from memory at once. The arguments apply to all URLs; each link is known by its URL. Raises
+    /// `UrlError` if one of them cannot be fetched.
     ///
     /// >>> [decision.fetcher for decision in fetchwise.Selector().select_many(["https://a.example/", "https://b.example/"])]
     /// ['direct_access', 'direct_access']
@@ -162,25 +165,26 @@ impl Selector {
         Ok(Explanation::new(&self.core.kept, &asked.to_string_lossy(), &explained))
     }
 
-    /// Records an attempt, first in memory and then in the journal. Raises `LogError` when the attempt will not survive
-    /// the process (memory has it anyway), and `ForkedError` in a forked child, where nothing is recorded.
+    /// Records an attempt, first in memory and then in the journal. Raises `LogError` when the
+    /// attempt will not survive the process (memory has it anyway), and `ForkedError` in a forked
+    /// child, where nothing is recorded.
     fn record(&self, py: Python<'_>, attempt: &Attempt) -> PyResult<()> {
         self.core.check()?;
         self.learn(py, attempt.kept.clone())
     }
 
-    /// Begins a visit of `url`: all steps from the decision to the last attempt, driven by the caller's network code.
+    /// Begins a visit of `url`: all steps from the decision to the last attempt, driven by the
+    /// caller's network code.
     ///
-    /// `fetchers` are those that the caller has (default: all candidates). `prefer` is the fetcher of the first
-    /// attempt, `link` the caller's name for the URL, and `heuristics` what it knows besides the URL.
+    /// `fetchers` are those that the caller has (default: all candidates). `prefer` is the fetcher
+    /// of the first attempt, `link` the caller's name for the URL, and `heuristics` what it knows
+    /// besides the URL.
     ///
     /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
     /// >>> visit = selector.visit("https://example.org/app")
     /// >>> while step := visit.next():
-    /// ...     if step.wait:
-    /// ...         step.block()
-    /// ...     else:
-    /// ...         visit.report(step, "wrong_tool" if step.fetcher == "direct_access" else "content")
+    /// ... if step.wait: ... step.block() ... else: ... visit.report(step, "wrong_tool" if
+    /// step.fetcher == "direct_access" else "content")
     /// >>> visit.end.kind, visit.end.fetcher, visit.end.requests
     /// ('delivered', 'playwright', 2)
     #[pyo3(signature = (url, *, fetchers=None, prefer=None, link=None, heuristics=None))]
@@ -205,8 +209,8 @@ impl Selector {
         Visit::new(Handle(Arc::clone(&self.core)), url, settings)
     }
 
-    /// Drives a visit of `url` with coroutine functions: `async with selector.fetch(url, fetchers) as visited`. See
-    /// `fetchwise.Fetching`.
+    /// Drives a visit of `url` with coroutine functions:
+    /// `async with selector.fetch(url, fetchers) as visited`. See `fetchwise.Fetching`.
     #[pyo3(signature = (url, fetchers, *, detector=None, prefer=None, link=None, heuristics=None))]
     fn fetch<'py>(
         slf: &Bound<'py, Self>,
@@ -226,8 +230,8 @@ impl Selector {
         py.import("fetchwise._fetching")?.getattr("Fetching")?.call((slf, url, fetchers), Some(&kwargs))
     }
 
-    /// Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files:
-    /// `success`, `total`, `blocked`, and `attempts`, which do not decay.
+    /// Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`,
+    /// over files: `success`, `total`, `blocked`, and `attempts`, which do not decay.
     ///
     /// >>> selector = fetchwise.Selector()
     /// >>> selector.record(fetchwise.Attempt("https://example.org/", "direct_access").delivered())
@@ -253,20 +257,22 @@ impl Selector {
         Ok(out)
     }
 
-    /// Returns the end of the pause of a URL's host or of a domain, in seconds since 1970; None when it is not paused.
+    /// Returns the end of the pause of a URL's host or of a domain, in seconds since 1970; None
+    /// when it is not paused.
     fn host_pause(&self, host: &str) -> Option<f64> {
         let until = self.core.kept.host_pause(&domain(host))?;
         (until > Timestamp::now()).then(|| convert::date_seconds(until))
     }
 
-    /// Ends the pause of a host now, as if it had never been paused. Returns the time at which it would have ended, or
-    /// None.
+    /// Ends the pause of a host now, as if it had never been paused. Returns the time at which it
+    /// would have ended, or None.
     fn unpause_host(&self, host: &str) -> PyResult<Option<f64>> {
         self.core.check()?;
         Ok(self.core.kept.unpause_host(&domain(host), Timestamp::now()).map(convert::date_seconds))
     }
 
-    /// Ends the pause of a link now; the link stays at risk. Returns the time at which it would have ended, or None.
+    /// Ends the pause of a link now; the link stays at risk. Returns the time at which it would
+    /// have ended, or None.
     fn unpause_link(&self, link: &str) -> PyResult<Option<f64>> {
         self.core.check()?;
         Ok(self.core.kept.unpause_link(link, Timestamp::now()).map(convert::date_seconds))
@@ -292,8 +298,9 @@ impl Selector {
         log.with(|log| log.append_tombstone(&tombstone))?.map(|_| ()).map_err(|error| errors::journal(py, &error))
     }
 
-    /// Sets how much a heuristic tells about success, from 0 to 1, as computed by the analytics. Without a value it
-    /// applies to the whole type. It only has an effect where the config enables it (`tuning.importance`).
+    /// Sets how much a heuristic tells about success, from 0 to 1, as computed by the analytics.
+    /// Without a value it applies to the whole type. It only has an effect where the config enables
+    /// it (`tuning.importance`).
     ///
     /// >>> fetchwise.Selector().importance("path_depth", None, 0.02)
     #[pyo3(signature = (kind, value, importance))]

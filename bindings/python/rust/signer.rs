@@ -1,5 +1,5 @@
-//! Signatures of requests. Signing takes some 30 microseconds and runs with the interpreter's lock; keys are read
-//! without it.
+//! Signatures of requests. Signing takes some 30 microseconds and runs with the interpreter's lock;
+//! keys are read without it.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,9 @@ use crate::{convert, errors};
 
 /// A signer of requests (Web Bot Auth), with the keys of ``fetchwise identity``.
 ///
-/// ``config`` is a TOML file with the section ``[identity]``. ``agent``, ``keys`` (a directory) and ``key`` (a PEM) take
-/// precedence over it. The keys are read again every hour. One signer serves all threads.
+/// ``config`` is a TOML file with the section ``[identity]``. ``agent``, ``keys`` (a directory) and
+/// ``key`` (a PEM) take precedence over it. The keys are read again every hour. One signer serves
+/// all threads.
 ///
 /// >>> signer = fetchwise.Signer(config="fetchwise.toml")  # doctest: +SKIP
 /// >>> signer.headers("https://example.org/")  # doctest: +SKIP
@@ -47,8 +48,9 @@ impl Signer {
         self.core.agent().origin()
     }
 
-    /// Returns the headers of one request's signature, which is valid for a minute. Each redirect and each repetition
-    /// needs a separate one. A plain http URL is not signed: the result is empty.
+    /// Returns the headers of one request's signature, which is valid for a minute. Each redirect
+    /// and each repetition needs a separate one. A plain http URL is not signed: the result is
+    /// empty.
     #[pyo3(signature = (url, method="GET"))]
     fn headers<'py>(&self, py: Python<'py>, url: &Bound<'py, PyAny>, method: &str) -> PyResult<Bound<'py, PyDict>> {
         let out = PyDict::new(py);

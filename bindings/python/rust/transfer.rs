@@ -1,5 +1,5 @@
-//! Import and export of attempts as JSON lines, in batches. The interpreter's lock is held while a batch's text is
-//! copied, not while it is parsed.
+//! Import and export of attempts as JSON lines, in batches. The interpreter's lock is held while a
+//! batch's text is copied, not while it is parsed.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -32,12 +32,12 @@ fn read(py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<Item> {
     json::dumps(py, item).map(Item::Text)
 }
 
-/// Imports attempts into a journal, each once: JSON lines (`str` or `bytes`), dicts or `Attempt`s, from any iterable,
-/// such as an open file.
+/// Imports attempts into a journal, each once: JSON lines (`str` or `bytes`), dicts or `Attempt`s,
+/// from any iterable, such as an open file.
 ///
-/// `selector` observes them at once; selectors made later replay them from the journal. Returns the result: `lines`,
-/// `imported`, `duplicates`, `failed`, `clamped`, `unknown_fields`, and `errors` as pairs of line and reason, for the
-/// first thousand of them.
+/// `selector` observes them at once; selectors made later replay them from the journal. Returns the
+/// result: `lines`, `imported`, `duplicates`, `failed`, `clamped`, `unknown_fields`, and `errors`
+/// as pairs of line and reason, for the first thousand of them.
 ///
 /// >>> import tempfile
 /// >>> line = {"url": "https://example.org/", "fetcher": "playwright", "success": True, "attempted_at": 1763650000123}
@@ -109,17 +109,16 @@ impl Out {
     }
 }
 
-/// Exports the attempts of a journal, or of a directory, as JSON lines to a path or to anything that has `write(str)`.
-/// Returns their number.
+/// Exports the attempts of a journal, or of a directory, as JSON lines to a path or to anything
+/// that has `write(str)`. Returns their number.
 ///
 /// A directory needs no writer, so it can be read alongside a running crawler.
 ///
 /// >>> import io, tempfile
 /// >>> out = io.StringIO()
 /// >>> with tempfile.TemporaryDirectory() as folder, fetchwise.Journal(folder) as journal:
-/// ...     fetchwise.Selector(journal=journal).record(fetchwise.Attempt("https://example.org/", "playwright").delivered())
-/// ...     fetchwise.export_attempts(journal, out)
-/// 1
+/// ... fetchwise.Selector(journal=journal).record(fetchwise.Attempt("https://example.org/",
+/// "playwright").delivered()) ... fetchwise.export_attempts(journal, out) 1
 /// >>> out.getvalue().count("\n")
 /// 1
 #[pyfunction]

@@ -16,11 +16,11 @@ use crate::decision::Decision;
 use crate::detector::{FetchResult, Verdict};
 use crate::{convert as given, errors};
 
-/// The visit of one URL, from the decision to the last recorded attempt, including retries, other fetchers, pauses and
-/// paces.
+/// The visit of one URL, from the decision to the last recorded attempt, including retries, other
+/// fetchers, pauses and paces.
 ///
-/// `next()` returns the next step: fetch, wait, or None; `report()` takes the result. Dropping the visit, or leaving
-/// its `with`, releases everything that it holds, so cancelling is always safe.
+/// `next()` returns the next step: fetch, wait, or None; `report()` takes the result. Dropping the
+/// visit, or leaving its `with`, releases everything that it holds, so cancelling is always safe.
 #[pyclass(frozen, module = "fetchwise", name = "Visit")]
 pub(crate) struct Visit {
     kept: SteppedVisit<Handle>,
@@ -50,16 +50,16 @@ fn answer(given: &Bound<'_, PyAny>) -> PyResult<CoreFetchResult> {
 
 #[pymethods]
 impl Visit {
-    /// Returns the next step, a `FetchStep` or a `WaitStep`, or None when the visit has ended (`end` says how). Report a fetch, or drop it, before
-    /// the next call.
+    /// Returns the next step, a `FetchStep` or a `WaitStep`, or None when the visit has ended
+    /// (`end` says how). Report a fetch, or drop it, before the next call.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<Step>>> {
         self.core.0.check()?;
         self.kept.next().map(|(held, asked)| Step::object(py, &self.core, held, asked)).transpose()
     }
 
-    /// Reports the result of a fetch: a `FetchResult`, a `Verdict`, an `ErrorKind` or `"content"`, or the exception
-    /// that the client raised. Records the attempt before it returns. `duration` is in seconds; the default is the time
-    /// since the step.
+    /// Reports the result of a fetch: a `FetchResult`, a `Verdict`, an `ErrorKind` or `"content"`,
+    /// or the exception that the client raised. Records the attempt before it returns. `duration`
+    /// is in seconds; the default is the time since the step.
     #[pyo3(signature = (step, outcome, *, duration=None))]
     fn report(&self, step: &Step, outcome: &Bound<'_, PyAny>, duration: Option<f64>) -> PyResult<()> {
         self.core.0.check()?;
@@ -76,7 +76,8 @@ impl Visit {
         self.kept.give_up(&step.held).map_err(errors::misuse)
     }
 
-    /// Releases everything that the visit and its last step hold. It returns no further steps; recorded attempts stay.
+    /// Releases everything that the visit and its last step hold. It returns no further steps;
+    /// recorded attempts stay.
     fn close(&self) {
         self.kept.close();
     }
@@ -118,8 +119,8 @@ impl Visit {
     }
 }
 
-/// The next step of a visit: a `FetchStep` or, when `wait` is true, a `WaitStep`. A step that is dropped without a
-/// report has no effect.
+/// The next step of a visit: a `FetchStep` or, when `wait` is true, a `WaitStep`. A step that is
+/// dropped without a report has no effect.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
 /// >>> with selector.visit("https://example.org/") as visit:
@@ -170,7 +171,8 @@ impl Step {
     }
 }
 
-/// A step of a visit: one request with `fetcher` for `url`, within `deadline` seconds, to report to the visit.
+/// A step of a visit: one request with `fetcher` for `url`, within `deadline` seconds, to report to
+/// the visit.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
 /// >>> with selector.visit("https://example.org/") as visit:
@@ -231,7 +233,8 @@ impl FetchStep {
     }
 }
 
-/// A step of a visit: a wait of `seconds`, or until the event that is waited for. Then call `next()` again.
+/// A step of a visit: a wait of `seconds`, or until the event that is waited for. Then call
+/// `next()` again.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access"], pace=False)
 /// >>> first, second = (selector.visit(f"https://example.org/{n}") for n in range(2))
@@ -266,7 +269,8 @@ impl WaitStep {
         &self.reason
     }
 
-    /// Blocks until the wait is over, for at most `seconds` (default: until it is due). Other threads run meanwhile.
+    /// Blocks until the wait is over, for at most `seconds` (default: until it is due). Other
+    /// threads run meanwhile.
     #[pyo3(signature = (seconds=None))]
     fn block(slf: PyRef<'_, Self>, py: Python<'_>, seconds: Option<f64>) -> PyResult<()> {
         let at_most = given::span("seconds", seconds.unwrap_or_else(|| slf.seconds()))?;
@@ -275,7 +279,8 @@ impl WaitStep {
         Ok(())
     }
 
-    /// An `asyncio` future that ends when the event that is waited for happens; never if only time can end the wait.
+    /// An `asyncio` future that ends when the event that is waited for happens; never if only time
+    /// can end the wait.
     fn _notified<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut wait = slf.as_super().take_wait()?;
         asyncio_bridge::future(py, async move {
@@ -285,7 +290,8 @@ impl WaitStep {
         })
     }
 
-    /// Returns an awaitable of the wait: it ends with the event that is waited for, or when the wait is due.
+    /// Returns an awaitable of the wait: it ends with the event that is waited for, or when the
+    /// wait is due.
     fn ready<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("fetchwise._fetching")?.call_method1("ready", (slf,))
     }
@@ -316,8 +322,8 @@ impl End {
         pyo3::types::PyTuple::new(py, ["kind", "fetcher"])
     }
 
-    /// `"delivered"`, `"failed"`, `"paused"`, `"paced"` (the host's pace admits no request in time), `"no_viable_fetcher"`,
-    /// `"no_route"` or `"no_fetcher"`.
+    /// `"delivered"`, `"failed"`, `"paused"`, `"paced"` (the host's pace admits no request in
+    /// time), `"no_viable_fetcher"`, `"no_route"` or `"no_fetcher"`.
     #[getter]
     fn kind(&self) -> &'static str {
         self.kept.how.name()
@@ -377,13 +383,15 @@ impl End {
         self.kept.requests
     }
 
-    /// Whether the last attempt was the trial of a host that refuses all requests. That says nothing of the link.
+    /// Whether the last attempt was the trial of a host that refuses all requests. That says
+    /// nothing of the link.
     #[getter]
     fn was_trial(&self) -> bool {
         self.kept.was_trial
     }
 
-    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in.
+    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product
+    /// before its log-in.
     #[getter]
     fn is_default_page(&self) -> bool {
         self.kept.is_default_page

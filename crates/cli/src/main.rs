@@ -1,14 +1,16 @@
 //! The command-line program.
 //!
-//! Each command is one file below `commands`, named after it. The file holds the command's arguments (a struct for
-//! clap, with its help text), its work (`run`, which takes the arguments, the settings and the output, and returns the
-//! exit code), and the JSON form of its results. To add a command, write such a file, add it to the list of commands in
-//! `commands::args`, and call it from `run` below.
+//! Each command is one file below `commands`, named after it. The file holds the command's
+//! arguments (a struct for clap, with its help text), its work (`run`, which takes the arguments,
+//! the settings and the output, and returns the exit code), and the JSON form of its results. To
+//! add a command, write such a file, add it to the list of commands in `commands::args`, and call
+//! it from `run` below.
 //!
-//! The commands share three modules: `setup` (settings, data directory, fetchers, listeners and reloading), `parse`
-//! (global options, values and input lines) and `terminal` (results, messages, progress and exit codes). Imports go one
-//! way: from `commands` to `setup`, and from there to `parse` and `terminal`. Commands that only read take no lock,
-//! repair nothing and work alongside a running crawler.
+//! The commands share three modules: `setup` (settings, data directory, fetchers, listeners and
+//! reloading), `parse` (global options, values and input lines) and `terminal` (results, messages,
+//! progress and exit codes). Imports go one way: from `commands` to `setup`, and from there to
+//! `parse` and `terminal`. Commands that only read take no lock, repair nothing and work alongside
+//! a running crawler.
 
 mod commands;
 mod parse;
@@ -32,8 +34,12 @@ use crate::terminal::output::{Output, is_plain, note, note_labelled};
 fn main() -> ExitCode {
     let cli = match Cli::read_from(std::env::args_os()).map_err(with_best_suggestion) {
         Ok(cli) => cli,
-        // The error repeats the invalid value. Its colours would be lost with the characters that have to go.
-        Err(error) if error.use_stderr() && !std::env::args_os().all(|arg| is_plain(&arg.to_string_lossy())) => {
+        // The error repeats the invalid value. Its colours would be lost with the characters that
+        // have to go.
+        Err(error)
+            if error.use_stderr()
+                && !std::env::args_os().all(|arg| is_plain(&arg.to_string_lossy())) =>
+        {
             note(error.render());
             return ExitCode::from(Exit::Usage as u8);
         }
@@ -58,7 +64,8 @@ fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Keeps the most similar name of those that an error suggests for a misspelt command. clap puts it last.
+/// Keeps the most similar name of those that an error suggests for a misspelt command. clap puts it
+/// last.
 fn with_best_suggestion(mut error: clap::Error) -> clap::Error {
     let best = match error.get(ContextKind::SuggestedSubcommand) {
         Some(ContextValue::Strings(names)) => names.last().cloned(),
@@ -84,7 +91,9 @@ fn traced(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
 
 fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
     match &cli.command {
-        Command::Completions(args) => return commands::completions::completions(args, Cli::command(), out),
+        Command::Completions(args) => {
+            return commands::completions::completions(args, Cli::command(), out);
+        }
         Command::Man(args) => return commands::completions::man(args, Cli::command(), out),
         Command::Demo(_) => return commands::lab::run("demo"),
         Command::Testbed(_) => return commands::lab::run("testbed"),
@@ -144,10 +153,26 @@ mod tests {
     /// Each feature, whether this build has it, and a command line that needs it.
     const LINES: &[(&str, bool, &str)] = &[
         ("fleet", cfg!(feature = "fleet"), "fleet status --fleet nats://127.0.0.1:4222"),
-        ("fleet", cfg!(feature = "fleet"), "fetch --no-browser --fleet nats://127.0.0.1:4222 http://127.0.0.1:1/"),
-        ("fleet", cfg!(feature = "fleet"), "serve --listen 127.0.0.1:0 --fleet nats://127.0.0.1:4222"),
-        ("fleet", cfg!(feature = "fleet"), "import --fleet nats://127.0.0.1:4222 no-such-file.jsonl"),
-        ("fleet", cfg!(feature = "fleet"), "forget --domain example.org --fleet nats://127.0.0.1:4222"),
+        (
+            "fleet",
+            cfg!(feature = "fleet"),
+            "fetch --no-browser --fleet nats://127.0.0.1:4222 http://127.0.0.1:1/",
+        ),
+        (
+            "fleet",
+            cfg!(feature = "fleet"),
+            "serve --listen 127.0.0.1:0 --fleet nats://127.0.0.1:4222",
+        ),
+        (
+            "fleet",
+            cfg!(feature = "fleet"),
+            "import --fleet nats://127.0.0.1:4222 no-such-file.jsonl",
+        ),
+        (
+            "fleet",
+            cfg!(feature = "fleet"),
+            "forget --domain example.org --fleet nats://127.0.0.1:4222",
+        ),
         ("identity", cfg!(feature = "identity"), "identity show"),
         ("parquet", cfg!(feature = "parquet"), "export --format parquet"),
         ("sqlite", cfg!(feature = "sqlite"), "export --sqlite attempts.db"),
@@ -156,8 +181,14 @@ mod tests {
 
     #[test]
     fn a_misspelt_command_gets_one_suggestion() {
-        let error = with_best_suggestion(Cli::read_from(["fetchwise", "fecth"]).unwrap_err()).to_string();
-        assert!(error.contains("'fetch'") && !error.contains("'fleet'") && !error.contains("'fetchers'"), "{error}");
+        let error =
+            with_best_suggestion(Cli::read_from(["fetchwise", "fecth"]).unwrap_err()).to_string();
+        assert!(
+            error.contains("'fetch'")
+                && !error.contains("'fleet'")
+                && !error.contains("'fetchers'"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -172,7 +203,10 @@ mod tests {
             }
             let failure = run(&cli, &mut Output::new(false)).unwrap_err();
             assert_eq!(failure.exit(), Exit::Usage, "{line}: {failure}");
-            assert!(failure.to_string().contains(&format!("--features {feature}`")), "{line}: {failure}");
+            assert!(
+                failure.to_string().contains(&format!("--features {feature}`")),
+                "{line}: {failure}"
+            );
         }
     }
 }

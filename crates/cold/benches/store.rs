@@ -1,7 +1,8 @@
 //! A store of many small entries: time of puts, merges and reads, bytes on disk and in memory.
 //!
-//! `cargo bench -p fetchwise-cold` prints one line per measurement. `FETCHWISE_BENCH_ENTRIES` sets the number of entries
-//! (default: a million), each of 80 bytes. Reads come from the system's cache unless their line says otherwise.
+//! `cargo bench -p fetchwise-cold` prints one line per measurement. `FETCHWISE_BENCH_ENTRIES` sets
+//! the number of entries (default: a million), each of 80 bytes. Reads come from the system's cache
+//! unless their line says otherwise.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a bench that meets an error has failed")]
 
 use std::hint::black_box;
@@ -36,7 +37,8 @@ fn timed<R>(run: impl FnOnce() -> R) -> (R, Duration) {
 /// Fills a store, and prints what that took. Returns it with its entries merged as far as is due.
 fn fill(dir: &Path, entries: u64) -> ColdStore {
     let store = ColdStore::open(dir, ColdOptions::default()).unwrap();
-    let ((), put) = timed(|| (0..entries).for_each(|n| store.put(key(n), &[n as u8; VALUE]).unwrap()));
+    let ((), put) =
+        timed(|| (0..entries).for_each(|n| store.put(key(n), &[n as u8; VALUE]).unwrap()));
     line("put, full buffers written and synced", put, entries);
     let mut longest = Duration::ZERO;
     let ((), merged) = timed(|| {
@@ -57,7 +59,8 @@ fn fill(dir: &Path, entries: u64) -> ColdStore {
 
 fn sizes(store: &ColdStore, entries: u64, put: Duration, merged: Duration) {
     let stats = store.stats();
-    let [disk, memory] = [stats.disk_bytes as f64, stats.index_bytes as f64].map(|bytes| bytes / entries as f64);
+    let [disk, memory] =
+        [stats.disk_bytes as f64, stats.index_bytes as f64].map(|bytes| bytes / entries as f64);
     println!("{:<44} {disk:>10.2} bytes an entry of 8 + {VALUE}, {} runs", "on disk", stats.runs);
     println!("{:<44} {memory:>10.3} bytes an entry", "index and filters in memory");
     // Four runs make one of the next tier, up from a buffer.
@@ -78,13 +81,17 @@ fn read_uncached(store: &ColdStore, dir: &Path, entries: u64) {
     }
     let reads = 2000;
     let step = entries / reads + 1;
-    let (found, time) =
-        timed(|| (0..reads).filter(|n| store.get(key(n * step), <[u8]>::len).unwrap().is_some()).count());
+    let (found, time) = timed(|| {
+        (0..reads).filter(|n| store.get(key(n * step), <[u8]>::len).unwrap().is_some()).count()
+    });
     line("get, hit, after the cache was dropped", time, found as u64);
 }
 
 fn main() {
-    let entries = std::env::var("FETCHWISE_BENCH_ENTRIES").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000_000);
+    let entries = std::env::var("FETCHWISE_BENCH_ENTRIES")
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(1_000_000);
     let dir = tempfile::tempdir().unwrap();
     let store = fill(dir.path(), entries);
     let mut bytes = 0;
@@ -114,7 +121,9 @@ fn main() {
     criterion.bench_function("get, miss", |b| {
         b.iter(|| {
             n += 1;
-            assert!(store.get(black_box(key(entries + n % (1 << 40))), <[u8]>::len).unwrap().is_none());
+            assert!(
+                store.get(black_box(key(entries + n % (1 << 40))), <[u8]>::len).unwrap().is_none()
+            );
         });
     });
     criterion.final_summary();

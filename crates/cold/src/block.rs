@@ -2,7 +2,8 @@
 //!
 //! Owns: the bytes of a block.
 //!
-//! Invariants: keys ascend; only a block with one entry is longer than a page; any bytes can be read without a panic.
+//! Invariants: keys ascend; only a block with one entry is longer than a page; any bytes can be
+//! read without a panic.
 //!
 //! Must not know: files, and which block has a key.
 
@@ -95,9 +96,15 @@ pub(crate) struct BlockReader {
 
 impl BlockReader {
     /// Checks the block that begins with `first`.
-    pub(crate) fn open(block: &[u8], nonce: u64, offset: u64, first: u64) -> Result<Self, MalformedBlock> {
+    pub(crate) fn open(
+        block: &[u8],
+        nonce: u64,
+        offset: u64,
+        first: u64,
+    ) -> Result<Self, MalformedBlock> {
         let body = block.get(4..).ok_or(MalformedBlock)?;
-        let is_right = u32_at(block, 0) == checksum(nonce, offset, body) && u64_at(block, 8) == first;
+        let is_right =
+            u32_at(block, 0) == checksum(nonce, offset, body) && u64_at(block, 8) == first;
         let reader = Self { at: HEAD, left: u16_at(block, 4), key: first };
         // A long block has one entry, so that its pages are not taken for blocks.
         let is_fitting = reader.left == 1 || (reader.left > 1 && block.len() == PAGE);

@@ -2,7 +2,8 @@
 //!
 //! Owns: the error type of the crate's boundary.
 //!
-//! Invariants: damage, a refusal and a failing disk are never the same variant; an error names its file.
+//! Invariants: damage, a refusal and a failing disk are never the same variant; an error names its
+//! file.
 //!
 //! Must not know: how any of them is found.
 

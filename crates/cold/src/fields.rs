@@ -2,8 +2,8 @@
 //!
 //! Owns: how a nonce and an offset go into a checksum.
 //!
-//! Invariants: bytes of another file, or of another place in the same file, have another checksum; reading past the end
-//! gives zeros.
+//! Invariants: bytes of another file, or of another place in the same file, have another checksum;
+//! reading past the end gives zeros.
 //!
 //! Must not know: what the bytes mean.
 
@@ -23,15 +23,24 @@ pub(crate) fn checked(nonce: u64, offset: u64, bytes: &[u8]) -> Option<&[u8]> {
 
 /// Reads a number at `at`; zero past the end.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// Reads a number at `at`; zero past the end.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
 /// Reads a number at `at`; zero past the end.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u16::from_le_bytes(*bytes))
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(0, |bytes| u16::from_le_bytes(*bytes))
 }

@@ -2,7 +2,8 @@
 //!
 //! Owns: how a filter of the library becomes bytes, and the check that bytes are one.
 //!
-//! Invariants: no key of the part is ever denied; every filter that `decode` returns can be asked without a panic.
+//! Invariants: no key of the part is ever denied; every filter that `decode` returns can be asked
+//! without a panic.
 //!
 //! Must not know: where its bytes are stored.
 
@@ -10,8 +11,8 @@ use xorf::{BinaryFuse8, BinaryFuse8Ref, DmaSerializable, Filter as _, FilterRef}
 
 use crate::fields::u32_at;
 
-/// The seed as u64, then the length of a segment, that length minus one, and the length of all segments but the last two,
-/// as u32.
+/// The seed as u64, then the length of a segment, that length minus one, and the length of all
+/// segments but the last two, as u32.
 pub(crate) const DESCRIPTOR_LEN: usize = BinaryFuse8::DESCRIPTOR_LEN;
 
 /// Without fingerprints it denies nothing.
@@ -22,10 +23,13 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Builds the filter of distinct keys. If that fails, which is improbable, the filter denies nothing.
+    /// Builds the filter of distinct keys. If that fails, which is improbable, the filter denies
+    /// nothing.
     pub(crate) fn build(keys: &[u64]) -> Self {
         let mut descriptor = [0; DESCRIPTOR_LEN];
-        let Ok(built) = BinaryFuse8::try_from(keys) else { return Self { descriptor, fingerprints: Box::default() } };
+        let Ok(built) = BinaryFuse8::try_from(keys) else {
+            return Self { descriptor, fingerprints: Box::default() };
+        };
         built.dma_copy_descriptor_to(&mut descriptor);
         Self { descriptor, fingerprints: built.fingerprints }
     }
@@ -42,7 +46,8 @@ impl Filter {
     }
 
     pub(crate) fn may_contain(&self, key: u64) -> bool {
-        self.fingerprints.is_empty() || BinaryFuse8Ref::from_dma(&self.descriptor, &self.fingerprints).contains(&key)
+        self.fingerprints.is_empty()
+            || BinaryFuse8Ref::from_dma(&self.descriptor, &self.fingerprints).contains(&key)
     }
 
     pub(crate) fn descriptor(&self) -> &[u8; DESCRIPTOR_LEN] {
@@ -67,9 +72,13 @@ mod tests {
         h = (h ^ h >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
         h ^= h >> 33;
         let first = ((u128::from(h) * u128::from(most)) >> 64) as u64;
-        let places =
-            [first, (first + segment) ^ (h >> 18 & (segment - 1)), (first + 2 * segment) ^ (h & (segment - 1))];
-        (h ^ h >> 32) as u8 == places.iter().fold(0, |xor, place| xor ^ filter.fingerprints()[*place as usize])
+        let places = [
+            first,
+            (first + segment) ^ (h >> 18 & (segment - 1)),
+            (first + 2 * segment) ^ (h & (segment - 1)),
+        ];
+        (h ^ h >> 32) as u8
+            == places.iter().fold(0, |xor, place| xor ^ filter.fingerprints()[*place as usize])
     }
 
     fn key(n: u64) -> u64 {
@@ -83,7 +92,10 @@ mod tests {
             let built = Filter::build(&keys);
             let filter = Filter::decode(built.descriptor(), built.fingerprints().to_vec()).unwrap();
             assert!(!filter.fingerprints().is_empty(), "{size} keys");
-            assert!(keys.iter().all(|key| filter.may_contain(*key) && by_the_format(&filter, *key)), "{size} keys");
+            assert!(
+                keys.iter().all(|key| filter.may_contain(*key) && by_the_format(&filter, *key)),
+                "{size} keys"
+            );
             let others = (size..size + 10_000).map(key).filter(|key| {
                 assert_eq!(filter.may_contain(*key), by_the_format(&filter, *key));
                 filter.may_contain(*key)
@@ -99,7 +111,10 @@ mod tests {
         for at in 8..DESCRIPTOR_LEN {
             let mut descriptor = *built.descriptor();
             descriptor[at] ^= 0x41;
-            assert!(Filter::decode(&descriptor, built.fingerprints().to_vec()).is_none(), "byte {at}");
+            assert!(
+                Filter::decode(&descriptor, built.fingerprints().to_vec()).is_none(),
+                "byte {at}"
+            );
         }
         let longer = [built.fingerprints(), &[0]].concat();
         assert!(Filter::decode(built.descriptor(), longer).is_none());

@@ -32,8 +32,8 @@ pub fn decode_run(data: &[u8]) {
     open_and_read(&[manifest_of(&[id]), (run_name(id.number), data.to_vec())]);
 }
 
-/// Uses `data` as the content of a run with right checksums, as a bug in some release might have written it. Returns the
-/// number of entries that were read.
+/// Uses `data` as the content of a run with right checksums, as a bug in some release might have
+/// written it. Returns the number of entries that were read.
 pub fn decode_forged_run(data: &[u8]) -> usize {
     let run = forge_run(&mut Input(data));
     let id = RunId { number: 1, nonce: NONCE, len: run.len() as u64 };
@@ -64,7 +64,11 @@ fn forge_run(input: &mut Input<'_>) -> Vec<u8> {
         file.extend_from_slice(&block);
     }
     let parts = 1 + input.byte() % 2;
-    let trailer = Trailer { pages: index.len() as u64, entries: u64::from(input.byte()), parts: parts.into() };
+    let trailer = Trailer {
+        pages: index.len() as u64,
+        entries: u64::from(input.byte()),
+        parts: parts.into(),
+    };
     let push = |file: &mut Vec<u8>, section: &[u8]| {
         let crc = checksum(NONCE, file.len() as u64, section);
         file.extend_from_slice(section);
@@ -110,7 +114,9 @@ fn open_and_read(files: &[(String, Vec<u8>)]) -> usize {
     let (fs, dir) = (SimFs::new(1), Path::new(DIR));
     let _ = fs.create_dir_all(dir);
     files.iter().for_each(|(name, content)| fs.put(&dir.join(name), content.clone()));
-    let Ok(store) = ColdStore::open_with(Arc::new(fs), dir, ColdOptions::default()) else { return 0 };
+    let Ok(store) = ColdStore::open_with(Arc::new(fs), dir, ColdOptions::default()) else {
+        return 0;
+    };
     let mut keys = Vec::new();
     let _ = store.for_each_sorted(0..=u64::MAX, |key, _| {
         assert!(keys.last().is_none_or(|last| *last < key), "keys ascend");
@@ -126,7 +132,11 @@ fn open_and_read(files: &[(String, Vec<u8>)]) -> usize {
         let _ = store.checkpoint(b"");
     }
     while let Ok(true) = store.maintain() {}
-    assert!((1..4).all(|key| matches!(store.get(key, <[u8]>::to_vec), Ok(Some(value)) if value == b"new")));
+    assert!(
+        (1..4).all(
+            |key| matches!(store.get(key, <[u8]>::to_vec), Ok(Some(value)) if value == b"new")
+        )
+    );
     keys.len()
 }
 

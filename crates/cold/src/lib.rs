@@ -1,8 +1,9 @@
 //! A store of bytes under 64-bit keys on disk, for entries that are too many for memory.
 //!
-//! A [`ColdStore`] takes values in memory, and writes them as sorted runs of blocks of 4 KiB. Of each run, memory holds the
-//! first key of each block and a filter of nine bits a key, so that a value costs one read and a missing key mostly none.
-//! Keys are hashes: they must be spread over all 64 bits. FORMAT.md in this crate describes the files.
+//! A [`ColdStore`] takes values in memory, and writes them as sorted runs of blocks of 4 KiB. Of
+//! each run, memory holds the first key of each block and a filter of nine bits a key, so that a
+//! value costs one read and a missing key mostly none. Keys are hashes: they must be spread over
+//! all 64 bits. FORMAT.md in this crate describes the files.
 //!
 //! ```
 //! use fetchwise_cold::{ColdOptions, ColdStore, Error};
@@ -18,17 +19,19 @@
 //!
 //! # What is promised
 //!
-//! * A store that is opened has exactly the entries of its last checkpoint, or of the one that was being made when the
-//!   process or the machine died.
-//! * [`ColdStore::get`] returns the newest value that was put before the call, and never waits for a merge or for a run that
-//!   is being written.
-//! * Changed, torn or missing bytes are an error that names the file, never another value. The error comes when the bytes
-//!   are read.
-//! * Memory: index and filters, at most four buffers, and some 128 KiB for each run that is merged or iterated.
+//! * A store that is opened has exactly the entries of its last checkpoint, or of the one that was
+//!   being made when the process or the machine died.
+//! * [`ColdStore::get`] returns the newest value that was put before the call, and never waits for
+//!   a merge or for a run that is being written.
+//! * Changed, torn or missing bytes are an error that names the file, never another value. The
+//!   error comes when the bytes are read.
+//! * Memory: index and filters, at most four buffers, and some 128 KiB for each run that is merged
+//!   or iterated.
 //!
 //! # What is not promised
 //!
-//! * Entries after the last checkpoint are gone after a restart: the store is a cache of what its owner can derive again.
+//! * Entries after the last checkpoint are gone after a restart: the store is a cache of what its
+//!   owner can derive again.
 //! * While runs are merged, and until the next checkpoint, their entries are on disk twice.
 #![warn(missing_debug_implementations)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

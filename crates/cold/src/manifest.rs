@@ -51,14 +51,17 @@ impl Manifest {
         match Self::decode(&bytes) {
             Ok(manifest) => Ok(Some(manifest)),
             Err(HeaderError::Newer(found)) => Err(Error::NewerFormat { file: path, found }),
-            Err(HeaderError::Malformed) => Err(Error::damaged(&path, 0, "the manifest is malformed")),
+            Err(HeaderError::Malformed) => {
+                Err(Error::damaged(&path, 0, "the manifest is malformed"))
+            }
         }
     }
 
     /// Replaces the manifest durably. After an error it may be either of the two.
     pub(crate) fn publish(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
         let sites = [SyncSite::SnapshotManifest, SyncSite::SnapshotManifestDir];
-        publish(fs, dir, MANIFEST, &self.encode(), sites).map_err(Error::io("write", &dir.join(MANIFEST)))
+        publish(fs, dir, MANIFEST, &self.encode(), sites)
+            .map_err(Error::io("write", &dir.join(MANIFEST)))
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -69,7 +72,9 @@ impl Manifest {
         out.extend_from_slice(&(self.tag.len() as u32).to_le_bytes());
         out.extend_from_slice(&self.tag);
         for run in &self.runs {
-            [run.number, run.nonce, run.len].iter().for_each(|field| out.extend_from_slice(&field.to_le_bytes()));
+            [run.number, run.nonce, run.len]
+                .iter()
+                .for_each(|field| out.extend_from_slice(&field.to_le_bytes()));
         }
         let crc = checksum(0, 0, &out);
         out.extend_from_slice(&crc.to_le_bytes());
@@ -80,9 +85,14 @@ impl Manifest {
         let body = check_start(&MAGIC, bytes)?;
         let (runs, tag) = (u32_at(body, 16) as usize, u32_at(body, 20) as usize);
         let parts = body.get(HEAD..).and_then(|rest| rest.split_at_checked(tag));
-        let (tag, table) =
-            parts.filter(|(_, table)| runs.checked_mul(RUN_LEN) == Some(table.len())).ok_or(HeaderError::Malformed)?;
-        let run_id = |run: &[u8]| RunId { number: u64_at(run, 0), nonce: u64_at(run, 8), len: u64_at(run, 16) };
+        let (tag, table) = parts
+            .filter(|(_, table)| runs.checked_mul(RUN_LEN) == Some(table.len()))
+            .ok_or(HeaderError::Malformed)?;
+        let run_id = |run: &[u8]| RunId {
+            number: u64_at(run, 0),
+            nonce: u64_at(run, 8),
+            len: u64_at(run, 16),
+        };
         Ok(Self { tag: tag.to_vec(), runs: table.chunks_exact(RUN_LEN).map(run_id).collect() })
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Owns: the tiers of sizes.
 //!
-//! Invariants: merged runs follow each other in age; below [`FANOUT`] runs of a tier nothing is due, so there are few runs,
-//! and each byte is written again once for each tier.
+//! Invariants: merged runs follow each other in age; below [`FANOUT`] runs of a tier nothing is
+//! due, so there are few runs, and each byte is written again once for each tier.
 //!
 //! Must not know: what is in a run.
 
@@ -12,8 +12,9 @@ use std::ops::Range;
 /// The number of runs of one tier that are merged, and the ratio of sizes of two tiers.
 pub(crate) const FANOUT: usize = 4;
 
-/// Returns which runs to merge next, given their sizes from the oldest to the newest. Runs up to `unit` bytes are in the
-/// lowest tier. A run has at least the tier of each newer run. Otherwise a small old run would never be merged.
+/// Returns which runs to merge next, given their sizes from the oldest to the newest. Runs up to
+/// `unit` bytes are in the lowest tier. A run has at least the tier of each newer run. Otherwise a
+/// small old run would never be merged.
 pub(crate) fn due_merge(sizes: &[u64], unit: u64) -> Option<Range<usize>> {
     let tier_of = |size: u64| (size / unit.max(1)).max(1).ilog(FANOUT as u64);
     let (mut end, mut tier) = (sizes.len(), 0);

@@ -2,8 +2,8 @@
 //!
 //! Owns: the open file, the first key of each page and the filters in memory.
 //!
-//! Invariants: nothing is changed after a run was written, so readers need no lock; every byte is checked before its
-//! content is used, and what it claims before anything is allocated for it.
+//! Invariants: nothing is changed after a run was written, so readers need no lock; every byte is
+//! checked before its content is used, and what it claims before anything is allocated for it.
 //!
 //! Must not know: other runs, and which value of a key is the newest.
 
@@ -16,7 +16,9 @@ use crate::block::{BlockReader, MAX_BLOCK_PAGES, PAGE};
 use crate::error::{Error, Result};
 use crate::fields::{checked, u32_at, u64_at};
 use crate::filter::{DESCRIPTOR_LEN, Filter};
-use crate::run_format::{CHECKSUM_LEN, HeaderError, PART_LEN, TRAILER_LEN, Trailer, parse_header_page, run_name};
+use crate::run_format::{
+    CHECKSUM_LEN, HeaderError, PART_LEN, TRAILER_LEN, Trailer, parse_header_page, run_name,
+};
 
 /// What a manifest says of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +66,18 @@ impl Run {
         let file = fs.open(&path).map_err(Error::io("open", &path))?;
         let len = file.len().map_err(Error::io("read", &path))?;
         if len != id.len || len < (PAGE + TRAILER_LEN) as u64 {
-            return Err(Error::damaged(&path, len.min(id.len), "its length is not the one in the manifest"));
+            return Err(Error::damaged(
+                &path,
+                len.min(id.len),
+                "its length is not the one in the manifest",
+            ));
         }
         let mut run = Self { id, path, file, entries: 0, index: Vec::new(), parts: Vec::new() };
         match parse_header_page(&run.read(0, PAGE)?) {
             Ok((number, nonce)) if (number, nonce) == (id.number, id.nonce) => {}
-            Err(HeaderError::Newer(found)) => return Err(Error::NewerFormat { file: run.path, found }),
+            Err(HeaderError::Newer(found)) => {
+                return Err(Error::NewerFormat { file: run.path, found });
+            }
             Ok(_) => return Err(run.damaged(0, "it is not the run in the manifest")),
             Err(HeaderError::Malformed) => return Err(run.damaged(0, "the header is malformed")),
         }
@@ -86,7 +94,8 @@ impl Run {
         let offset = trailer.index_offset();
         let bytes = self.read_section(offset, trailer.pages as usize * 8)?;
         self.index = bytes.chunks_exact(8).map(|key| u64_at(key, 0)).collect();
-        let longest = self.index.chunk_by(|one, next| one == next).map(<[u64]>::len).max().unwrap_or(0);
+        let longest =
+            self.index.chunk_by(|one, next| one == next).map(<[u64]>::len).max().unwrap_or(0);
         if !self.index.is_sorted() || longest > MAX_BLOCK_PAGES {
             return Err(self.damaged(offset, "the index is not sorted"));
         }
@@ -108,7 +117,8 @@ impl Run {
             };
             let is_block = first_page == 0 || self.index.get(first_page - 1).copied() != first_key;
             let filter_end = filter_at + (filter_len + CHECKSUM_LEN) as u64;
-            let Some(first_key) = first_key.filter(|_| is_next && is_block && filter_end <= end) else {
+            let Some(first_key) = first_key.filter(|_| is_next && is_block && filter_end <= end)
+            else {
                 return Err(self.damaged(offset, "the table of parts is malformed"));
             };
             let fingerprints = self.read_section(filter_at, filter_len)?;
@@ -123,10 +133,17 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the value of a key, or its tombstone; nothing if the run does not have the key. The block is read into `room`.
-    pub(crate) fn find<'r>(&self, key: u64, room: &'r mut Vec<u8>) -> Result<Option<Option<&'r [u8]>>> {
+    /// Returns the value of a key, or its tombstone; nothing if the run does not have the key. The
+    /// block is read into `room`.
+    pub(crate) fn find<'r>(
+        &self,
+        key: u64,
+        room: &'r mut Vec<u8>,
+    ) -> Result<Option<Option<&'r [u8]>>> {
         let next_part = self.parts.partition_point(|part| part.first_key <= key);
-        let Some(part) = next_part.checked_sub(1).map(|at| &self.parts[at]) else { return Ok(None) };
+        let Some(part) = next_part.checked_sub(1).map(|at| &self.parts[at]) else {
+            return Ok(None);
+        };
         if !part.filter.may_contain(key) {
             return Ok(None);
         }
@@ -137,7 +154,9 @@ impl Run {
         self.fill(offset, room)?;
         let block: &'r [u8] = room;
         let mut reader = self.open_block(block, pages.start)?;
-        while let Some(entry) = reader.next(block).map_err(|_| self.damaged(offset, "the block is malformed"))? {
+        while let Some(entry) =
+            reader.next(block).map_err(|_| self.damaged(offset, "the block is malformed"))?
+        {
             if entry.key >= key {
                 let is_found = entry.key == key;
                 return Ok(is_found.then_some(entry.value.map(|value| &block[value])));
@@ -170,7 +189,8 @@ impl Run {
 
     /// Fills `bytes` from the file.
     pub(crate) fn fill(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        let read = read_full_at(&*self.file, bytes, offset).map_err(Error::io("read", &self.path))?;
+        let read =
+            read_full_at(&*self.file, bytes, offset).map_err(Error::io("read", &self.path))?;
         if read < bytes.len() { Err(self.damaged(offset, "the file is cut")) } else { Ok(()) }
     }
 
@@ -196,7 +216,11 @@ impl Run {
 
     /// The bytes of index and filters in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let parts: usize = self.parts.iter().map(|part| size_of::<Part>() + part.filter.fingerprints().len()).sum();
+        let parts: usize = self
+            .parts
+            .iter()
+            .map(|part| size_of::<Part>() + part.filter.fingerprints().len())
+            .sum();
         self.index.len() * 8 + parts
     }
 }

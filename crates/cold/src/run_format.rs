@@ -2,8 +2,8 @@
 //!
 //! Owns: where each part lies, and its bytes.
 //!
-//! Invariants: all sizes follow from the trailer and the table of parts, and are compared with the file's length before
-//! anything is allocated for them.
+//! Invariants: all sizes follow from the trailer and the table of parts, and are compared with the
+//! file's length before anything is allocated for them.
 //!
 //! Must not know: files, entries.
 
@@ -50,9 +50,12 @@ pub(crate) fn header_page(number: u64, nonce: u64) -> Vec<u8> {
     page
 }
 
-/// Returns the bytes of a header or a manifest before its checksum, if they are whole and of this version.
+/// Returns the bytes of a header or a manifest before its checksum, if they are whole and of this
+/// version.
 pub(crate) fn check_start<'b>(magic: &[u8; 8], bytes: &'b [u8]) -> Result<&'b [u8], HeaderError> {
-    let body = checked(0, 0, bytes).filter(|body| body.starts_with(magic)).ok_or(HeaderError::Malformed)?;
+    let body = checked(0, 0, bytes)
+        .filter(|body| body.starts_with(magic))
+        .ok_or(HeaderError::Malformed)?;
     match u16_at(body, 8) {
         MAJOR => Ok(body),
         newer if newer > MAJOR => Err(HeaderError::Newer(newer)),
@@ -63,7 +66,11 @@ pub(crate) fn check_start<'b>(magic: &[u8; 8], bytes: &'b [u8]) -> Result<&'b [u
 /// Returns the number and the nonce in a header page.
 pub(crate) fn parse_header_page(page: &[u8]) -> Result<(u64, u64), HeaderError> {
     let body = check_start(&MAGIC, page)?;
-    if u32_at(body, 12) == PAGE as u32 { Ok((u64_at(body, 16), u64_at(body, 24))) } else { Err(HeaderError::Malformed) }
+    if u32_at(body, 12) == PAGE as u32 {
+        Ok((u64_at(body, 16), u64_at(body, 24)))
+    } else {
+        Err(HeaderError::Malformed)
+    }
 }
 
 /// The last bytes of a run.
@@ -89,7 +96,8 @@ impl Trailer {
     /// Reads the trailer of a file of `len` bytes. What it counts fits into the file.
     pub(crate) fn decode(bytes: &[u8], nonce: u64, len: u64) -> Option<Self> {
         let body = checked(nonce, len.checked_sub(TRAILER_LEN as u64)?, bytes)?;
-        let trailer = Self { pages: u64_at(body, 0), entries: u64_at(body, 8), parts: u64_at(body, 16) };
+        let trailer =
+            Self { pages: u64_at(body, 0), entries: u64_at(body, 8), parts: u64_at(body, 16) };
         let per_page = PAGE as u64 + 8;
         let is_fitting = trailer.pages <= len / per_page
             && trailer.parts <= trailer.pages

@@ -25,7 +25,8 @@ impl RunMerge {
         Self { entries, writer, keeps_tombstones }
     }
 
-    /// Reads entries of about `bytes`; returns true at the end of the entries. After an error the merge is of no use.
+    /// Reads entries of about `bytes`; returns true at the end of the entries. After an error the
+    /// merge is of no use.
     pub(crate) fn step(&mut self, bytes: u64) -> Result<bool> {
         let mut left = bytes.max(1);
         while left > 0 {

@@ -2,7 +2,8 @@
 //!
 //! Owns: an unfinished file, and its removal if it is not finished.
 //!
-//! Invariants: a run that `finish` returns is durable, and so is its name; memory beyond index and filters is bounded.
+//! Invariants: a run that `finish` returns is durable, and so is its name; memory beyond index and
+//! filters is bounded.
 //!
 //! Must not know: where entries come from.
 
@@ -18,8 +19,8 @@ use crate::filter::Filter;
 use crate::run::{Part, Run, RunId};
 use crate::run_format::{Trailer, header_page, run_name};
 
-/// The entries of a part, for which one filter is built at once: larger filters take a little less memory for each entry,
-/// and much more while they are built.
+/// The entries of a part, for which one filter is built at once: larger filters take a little less
+/// memory for each entry, and much more while they are built.
 const PART_ENTRIES: usize = 1 << 18;
 /// The bytes that are written at once.
 const WRITE_BYTES: usize = 256 << 10;
@@ -89,7 +90,11 @@ impl RunWriter {
         }
         self.finish_block()?;
         self.finish_part();
-        let trailer = Trailer { pages: self.index.len() as u64, entries: self.entries, parts: self.parts.len() as u64 };
+        let trailer = Trailer {
+            pages: self.index.len() as u64,
+            entries: self.entries,
+            parts: self.parts.len() as u64,
+        };
         let index: Vec<u8> = self.index.iter().flat_map(|key| key.to_le_bytes()).collect();
         self.write_section(&index)?;
         let table: Vec<u8> = self.parts.iter().flat_map(Part::encode).collect();
@@ -104,9 +109,12 @@ impl RunWriter {
         index.shrink_to_fit();
         // The sync sites are those of the log's snapshots, which are written in the same order.
         let synced = self.file.as_deref().map_or(Ok(()), |file| sync(file, SyncSite::Snapshot));
-        // A name whose sync has failed is not durable after a later sync, either. So a run counts only once it has its name.
+        // A name whose sync has failed is not durable after a later sync, either. So a run counts
+        // only once it has its name.
         let dir = self.path.parent().unwrap_or(Path::new("."));
-        synced.and_then(|()| self.fs.sync_dir(dir, SyncSite::SnapshotDir)).map_err(Error::io("sync", &self.path))?;
+        synced
+            .and_then(|()| self.fs.sync_dir(dir, SyncSite::SnapshotDir))
+            .map_err(Error::io("sync", &self.path))?;
         let id = RunId { number: self.number, nonce: self.nonce, len: self.offset };
         let (path, entries) = (self.path.clone(), self.entries);
         Ok(self.file.take().map(|file| Run { id, path, file, entries, index, parts }))

@@ -2,7 +2,8 @@
 //!
 //! Owns: the position in each source, and which source goes first.
 //!
-//! Invariants: keys ascend; of the entries of one key the one from the newest source counts; memory is bounded.
+//! Invariants: keys ascend; of the entries of one key the one from the newest source counts; memory
+//! is bounded.
 //!
 //! Must not know: what becomes of the entries.
 
@@ -28,7 +29,8 @@ pub(crate) struct BufferCursor {
 
 impl BufferCursor {
     fn move_to(&mut self, key: Option<u64>) {
-        self.current = key.and_then(|key| self.buffer.from(key)).map(|(key, value)| (key, value.clone()));
+        self.current =
+            key.and_then(|key| self.buffer.from(key)).map(|(key, value)| (key, value.clone()));
     }
 }
 
@@ -49,7 +51,8 @@ impl RunCursor {
         let block = run.block_of(key, 0..run.index.len()).unwrap_or(0..0);
         // The block before the first one that is read.
         let block = block.start..block.start;
-        let mut cursor = Self { run, chunk: Vec::new(), chunk_page: 0, block, reader: None, current: None };
+        let mut cursor =
+            Self { run, chunk: Vec::new(), chunk_page: 0, block, reader: None, current: None };
         cursor.advance()?;
         while cursor.current.as_ref().is_some_and(|(current, _)| *current < key) {
             cursor.advance()?;
@@ -66,10 +69,14 @@ impl RunCursor {
         loop {
             let mut reader = self.reader.take();
             let next = reader.as_mut().map_or(Ok(None), |reader| reader.next(self.block_bytes()));
-            let next = next.map_err(|_| self.run.damaged(offset_of(self.block.start), "the block is malformed"))?;
+            let next = next.map_err(|_| {
+                self.run.damaged(offset_of(self.block.start), "the block is malformed")
+            })?;
             if let Some(entry) = next {
                 if self.current.as_ref().is_some_and(|(last, _)| *last >= entry.key) {
-                    return Err(self.run.damaged(offset_of(self.block.start), "the keys do not ascend"));
+                    return Err(self
+                        .run
+                        .damaged(offset_of(self.block.start), "the keys do not ascend"));
                 }
                 (self.reader, self.current) = (reader, Some((entry.key, entry.value)));
                 return Ok(());
@@ -165,7 +172,11 @@ pub(crate) struct SortedMerge {
 impl SortedMerge {
     /// Merges sources, the newest first.
     pub(crate) fn new(sources: Vec<Source>) -> Self {
-        let heads = sources.iter().enumerate().filter_map(|(at, source)| Some(Reverse((source.key()?, at)))).collect();
+        let heads = sources
+            .iter()
+            .enumerate()
+            .filter_map(|(at, source)| Some(Reverse((source.key()?, at))))
+            .collect();
         Self { sources, heads, current: None }
     }
 
@@ -175,7 +186,9 @@ impl SortedMerge {
             self.advance(at)?;
         }
         let Some(Reverse((key, newest))) = self.heads.pop() else { return Ok(None) };
-        while let Some(&Reverse((_, at))) = self.heads.peek().filter(|Reverse((head, _))| *head == key) {
+        while let Some(&Reverse((_, at))) =
+            self.heads.peek().filter(|Reverse((head, _))| *head == key)
+        {
             self.heads.pop();
             self.advance(at)?;
         }

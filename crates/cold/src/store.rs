@@ -2,8 +2,9 @@
 //!
 //! Owns: which buffers and runs count, in which order, and which files may be removed.
 //!
-//! Invariants: the state's lock is held for a few moves in memory, never for I/O; runs and full buffers are never changed, so a
-//! reader that has them needs no lock; a run that a manifest on disk may name is not removed.
+//! Invariants: the state's lock is held for a few moves in memory, never for I/O; runs and full
+//! buffers are never changed, so a reader that has them needs no lock; a run that a manifest on
+//! disk may name is not removed.
 //!
 //! Must not know: what values mean.
 
@@ -35,8 +36,8 @@ const WAITING_BUFFERS: usize = 3;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ColdOptions {
-    /// The memory after which a buffer is full and waits for being written. Four times of it is the most that buffers take.
-    /// Default: 8 MiB.
+    /// The memory after which a buffer is full and waits for being written. Four times of it is the
+    /// most that buffers take. Default: 8 MiB.
     pub buffer_bytes: usize,
     /// The bytes of entries that one step of maintenance reads. Default: 16 MiB.
     pub step_bytes: u64,
@@ -54,10 +55,11 @@ impl Default for ColdOptions {
 pub struct ColdStats {
     /// The number of runs.
     pub runs: usize,
-    /// The number of entries. An older value counts until a merge drops it, and so does a tombstone.
+    /// The number of entries. An older value counts until a merge drops it, and so does a
+    /// tombstone.
     pub entries: u64,
-    /// The bytes of all runs on disk. A run that a merge has replaced does not count, though the file stays until the next
-    /// checkpoint if the last one needs it.
+    /// The bytes of all runs on disk. A run that a merge has replaced does not count, though the
+    /// file stays until the next checkpoint if the last one needs it.
     pub disk_bytes: u64,
     /// The bytes of indexes and filters in memory.
     pub index_bytes: usize,
@@ -90,7 +92,8 @@ struct State {
     full: Vec<Arc<Buffer>>,
     /// From the oldest to the newest.
     runs: Arc<Vec<Arc<Run>>>,
-    /// The numbers of the runs that a manifest on disk may name, of this store or of the one whose runs it has adopted.
+    /// The numbers of the runs that a manifest on disk may name, of this store or of the one whose
+    /// runs it has adopted.
     pinned: BTreeSet<u64>,
     has_adopted: bool,
 }
@@ -125,22 +128,28 @@ impl State {
     /// Replaces runs by what they were merged into; returns the files that nobody needs any more.
     fn replace(&mut self, old: &[Arc<Run>], new: Option<Run>) -> Vec<PathBuf> {
         let mut runs = Vec::clone(&self.runs);
-        let at =
-            old.first().and_then(|first| runs.iter().position(|run| Arc::ptr_eq(run, first))).unwrap_or(runs.len());
+        let at = old
+            .first()
+            .and_then(|first| runs.iter().position(|run| Arc::ptr_eq(run, first)))
+            .unwrap_or(runs.len());
         runs.splice(at..at + old.len().min(runs.len() - at), new.map(Arc::new));
         self.runs = Arc::new(runs);
-        old.iter().filter(|run| !self.pinned.contains(&run.id.number)).map(|run| run.path.clone()).collect()
+        old.iter()
+            .filter(|run| !self.pinned.contains(&run.id.number))
+            .map(|run| run.path.clone())
+            .collect()
     }
 }
 
 impl ColdStore {
-    /// Opens the store in `dir` as of its last checkpoint; creates it if there is none. Files of runs that are not in the
-    /// checkpoint are removed. Only the manifest, the indexes and the filters are read.
+    /// Opens the store in `dir` as of its last checkpoint; creates it if there is none. Files of
+    /// runs that are not in the checkpoint are removed. Only the manifest, the indexes and the
+    /// filters are read.
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] if another store has the directory, [`Error::Damaged`] and [`Error::NewerFormat`] if a file cannot
-    /// be read; then nothing is changed on disk.
+    /// [`Error::Locked`] if another store has the directory, [`Error::Damaged`] and
+    /// [`Error::NewerFormat`] if a file cannot be read; then nothing is changed on disk.
     pub fn open(dir: &Path, options: ColdOptions) -> Result<Self> {
         Self::open_with(Arc::new(RealFs), dir, options)
     }
@@ -158,12 +167,18 @@ impl ColdStore {
         let lock = match fs.try_lock(&lock_path, &holder).map_err(Error::io("lock", &lock_path))? {
             LockAttempt::Held(lock) => lock,
             LockAttempt::Taken(holder) => {
-                return Err(Error::Locked { dir: dir.to_owned(), holder: holder.trim().to_owned() });
+                return Err(Error::Locked {
+                    dir: dir.to_owned(),
+                    holder: holder.trim().to_owned(),
+                });
             }
         };
         let manifest = Manifest::read(&*fs, dir)?;
         let ids = manifest.as_ref().map_or(&[][..], |manifest| &manifest.runs);
-        let runs = ids.iter().map(|id| Run::open(&*fs, dir, *id).map(Arc::new)).collect::<Result<Vec<_>>>()?;
+        let runs = ids
+            .iter()
+            .map(|id| Run::open(&*fs, dir, *id).map(Arc::new))
+            .collect::<Result<Vec<_>>>()?;
         let pinned: BTreeSet<u64> = ids.iter().map(|id| id.number).collect();
         let last = remove_others(&*fs, dir, manifest.as_ref(), &pinned)?;
         Ok(Self {
@@ -180,8 +195,8 @@ impl ColdStore {
         })
     }
 
-    /// The tag of the checkpoint in `dir`; none if there is no checkpoint. It takes no lock and changes nothing, and another
-    /// store may replace the checkpoint meanwhile.
+    /// The tag of the checkpoint in `dir`; none if there is no checkpoint. It takes no lock and
+    /// changes nothing, and another store may replace the checkpoint meanwhile.
     ///
     /// # Errors
     ///
@@ -195,13 +210,13 @@ impl ColdStore {
         self.tag.as_deref()
     }
 
-    /// Sets the value of a key, in memory. If maintenance does not keep up, so that three full buffers wait, the caller
-    /// writes them first.
+    /// Sets the value of a key, in memory. If maintenance does not keep up, so that three full
+    /// buffers wait, the caller writes them first.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLong`] for a value above [`MAX_VALUE_LEN`], [`Error::Io`] if waiting buffers cannot be written. Then the
-    /// key has the value it had before.
+    /// [`Error::TooLong`] for a value above [`MAX_VALUE_LEN`], [`Error::Io`] if waiting buffers
+    /// cannot be written. Then the key has the value it had before.
     pub fn put(&self, key: u64, value: &[u8]) -> Result<()> {
         check_len("value", value.len(), MAX_VALUE_LEN)?;
         self.insert(key, Some(value.into()))
@@ -219,7 +234,8 @@ impl ColdStore {
     fn insert(&self, key: u64, value: BufferedValue) -> Result<()> {
         loop {
             let mut state = self.write_state();
-            if state.full_bytes() < WAITING_BUFFERS.saturating_mul(self.options.buffer_bytes.max(1)) {
+            if state.full_bytes() < WAITING_BUFFERS.saturating_mul(self.options.buffer_bytes.max(1))
+            {
                 state.active.insert(key, value);
                 if state.active.bytes() >= self.options.buffer_bytes {
                     state.seal_active();
@@ -231,8 +247,8 @@ impl ColdStore {
         }
     }
 
-    /// Calls `read` with the value of a key. It reads at most one block of each run that has the key's fingerprint, and never
-    /// waits for a merge or for a run that is being written.
+    /// Calls `read` with the value of a key. It reads at most one block of each run that has the
+    /// key's fingerprint, and never waits for a merge or for a run that is being written.
     ///
     /// # Errors
     ///
@@ -256,8 +272,8 @@ impl ColdStore {
         Ok(None)
     }
 
-    /// Calls `each` with every entry whose key is in `keys`, by ascending key, as of the moment of the call. It takes
-    /// bounded memory and blocks nobody.
+    /// Calls `each` with every entry whose key is in `keys`, by ascending key, as of the moment of
+    /// the call. It takes bounded memory and blocks nobody.
     ///
     /// # Errors
     ///
@@ -284,16 +300,20 @@ impl ColdStore {
         Ok(())
     }
 
-    /// Does one bounded step of what is due: writes full buffers, and merges some bytes of runs. Returns true while more is
-    /// due. Another caller's step is waited for; nothing else waits for it.
+    /// Does one bounded step of what is due: writes full buffers, and merges some bytes of runs.
+    /// Returns true while more is due. Another caller's step is waited for; nothing else waits for
+    /// it.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] and [`Error::Damaged`]; the entries stay as they are, and the next call tries again.
+    /// [`Error::Io`] and [`Error::Damaged`]; the entries stay as they are, and the next call tries
+    /// again.
     pub fn maintain(&self) -> Result<bool> {
         let mut merging = lock(&self.merging);
         self.write_full_buffers()?;
-        if let Some(mut current) = merging.take().map_or_else(|| self.begin_merge(), |merge| Ok(Some(merge)))? {
+        if let Some(mut current) =
+            merging.take().map_or_else(|| self.begin_merge(), |merge| Ok(Some(merge)))?
+        {
             if current.merge.step(self.options.step_bytes)? {
                 let run = current.merge.finish()?;
                 let removed = self.write_state().replace(&current.sources, run);
@@ -303,7 +323,9 @@ impl ColdStore {
             }
         }
         let state = self.read_state();
-        Ok(merging.is_some() || !state.full.is_empty() || state.due(self.options.buffer_bytes).is_some())
+        Ok(merging.is_some()
+            || !state.full.is_empty()
+            || state.due(self.options.buffer_bytes).is_some())
     }
 
     fn begin_merge(&self) -> Result<Option<MergeOfRuns>> {
@@ -312,7 +334,8 @@ impl ColdStore {
         let keeps_tombstones = range.start > 0;
         let sources = state.runs[range].to_vec();
         drop(state);
-        let cursors = sources.iter().rev().map(|run| Source::run(run.clone(), 0)).collect::<Result<_>>()?;
+        let cursors =
+            sources.iter().rev().map(|run| Source::run(run.clone(), 0)).collect::<Result<_>>()?;
         let merge = RunMerge::new(SortedMerge::new(cursors), self.new_run()?, keeps_tombstones);
         Ok(Some(MergeOfRuns { merge, sources }))
     }
@@ -331,13 +354,15 @@ impl ColdStore {
         self.remove_files(removed);
     }
 
-    /// Replaces all entries by those of another store that has them in runs, as after [`ColdStore::open`]. The runs are read in
-    /// place, so it costs nothing; they are never removed by this store, and the other one may go on or be closed. Afterwards this
-    /// store cannot make checkpoints.
+    /// Replaces all entries by those of another store that has them in runs, as after
+    /// [`ColdStore::open`]. The runs are read in place, so it costs nothing; they are never removed
+    /// by this store, and the other one may go on or be closed. Afterwards this store cannot make
+    /// checkpoints.
     pub fn adopt(&self, other: &Self) {
         self.clear();
         let runs = other.read_state().runs.clone();
-        // A number stands for one run only, so that no run of the other store is taken for an own one. Relaxed: as for new runs.
+        // A number stands for one run only, so that no run of the other store is taken for an own
+        // one. Relaxed: as for new runs.
         self.next_number.fetch_max(other.next_number.load(Ordering::Relaxed), Ordering::Relaxed);
         let mut state = self.write_state();
         state.pinned.extend(runs.iter().map(|run| run.id.number));
@@ -359,13 +384,14 @@ impl ColdStore {
         }
     }
 
-    /// Makes everything that was put before the call durable, under a tag of the caller's choice. Runs that only the former
-    /// checkpoint needed are removed.
+    /// Makes everything that was put before the call durable, under a tag of the caller's choice.
+    /// Runs that only the former checkpoint needed are removed.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLong`] for a tag above [`MAX_TAG_LEN`], [`Error::Io`] if something cannot be written, or if the store has
-    /// adopted the runs of another one. Then a store that is opened later has this checkpoint or the former one.
+    /// [`Error::TooLong`] for a tag above [`MAX_TAG_LEN`], [`Error::Io`] if something cannot be
+    /// written, or if the store has adopted the runs of another one. Then a store that is opened
+    /// later has this checkpoint or the former one.
     pub fn checkpoint(&self, tag: &[u8]) -> Result<()> {
         check_len("tag", tag.len(), MAX_TAG_LEN)?;
         let _checkpointing = lock(&self.checkpointing);
@@ -378,14 +404,17 @@ impl ColdStore {
         let (runs, former) = {
             let mut state = self.write_state();
             let former = state.pinned.clone();
-            state.pinned = former.iter().copied().chain(state.runs.iter().map(|run| run.id.number)).collect();
+            state.pinned =
+                former.iter().copied().chain(state.runs.iter().map(|run| run.id.number)).collect();
             (state.runs.clone(), former)
         };
-        let manifest = Manifest { tag: tag.to_vec(), runs: runs.iter().map(|run| run.id).collect() };
+        let manifest =
+            Manifest { tag: tag.to_vec(), runs: runs.iter().map(|run| run.id).collect() };
         manifest.publish(&*self.fs, &self.dir)?;
         let mut state = self.write_state();
         state.pinned = runs.iter().map(|run| run.id.number).collect();
-        let needed: BTreeSet<u64> = state.runs.iter().chain(&*runs).map(|run| run.id.number).collect();
+        let needed: BTreeSet<u64> =
+            state.runs.iter().chain(&*runs).map(|run| run.id.number).collect();
         drop(state);
         let removed = former.difference(&needed).map(|number| self.dir.join(run_name(*number)));
         self.remove_files(removed.collect());
@@ -435,13 +464,23 @@ impl ColdStore {
 }
 
 /// Removes the runs that are not in the manifest; returns the highest number of a run.
-fn remove_others(fs: &dyn Fs, dir: &Path, manifest: Option<&Manifest>, pinned: &BTreeSet<u64>) -> Result<u64> {
-    let mut others: Vec<u64> =
-        fs.list(dir).map_err(Error::io("read", dir))?.iter().filter_map(|name| parse_run_name(name)).collect();
+fn remove_others(
+    fs: &dyn Fs,
+    dir: &Path,
+    manifest: Option<&Manifest>,
+    pinned: &BTreeSet<u64>,
+) -> Result<u64> {
+    let mut others: Vec<u64> = fs
+        .list(dir)
+        .map_err(Error::io("read", dir))?
+        .iter()
+        .filter_map(|name| parse_run_name(name))
+        .collect();
     let last = others.iter().chain(pinned).copied().max().unwrap_or(0);
     others.retain(|number| !pinned.contains(number));
     if let Some(manifest) = manifest.filter(|_| !others.is_empty()) {
-        // If the checkpoint failed at its end, a power loss could bring back the one before, which needs these runs.
+        // If the checkpoint failed at its end, a power loss could bring back the one before, which
+        // needs these runs.
         manifest.publish(fs, dir)?;
     }
     for path in others.iter().map(|number| dir.join(run_name(*number))) {

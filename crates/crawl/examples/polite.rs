@@ -1,5 +1,5 @@
-//! A polite crawler: it obeys robots.txt, each host has its own pace, and the same crawl continues where it stopped. It
-//! crawls two small sites on this machine.
+//! A polite crawler: it obeys robots.txt, each host has its own pace, and the same crawl continues
+//! where it stopped. It crawls two small sites on this machine.
 //!
 //! `cargo run -p fetchwise-crawl --example polite`
 
@@ -20,7 +20,8 @@ use fetchwise_testsite::origin::{Origin, Site};
 async fn main() -> Result<(), Box<dyn Error>> {
     let origin = Origin::start([("127.0.0.2", Site::Static), ("127.0.0.3", Site::Trap)])?;
     let pages = ["/", "/news", "/deeper/1"];
-    let urls = ["127.0.0.2", "127.0.0.3"].iter().flat_map(|host| pages.map(|page| origin.url(host, page)));
+    let urls =
+        ["127.0.0.2", "127.0.0.3"].iter().flat_map(|host| pages.map(|page| origin.url(host, page)));
     let dir = tempfile::tempdir()?;
     // Private addresses are refused unless they are opened.
     let mut guard = AddressGuard::default();
@@ -37,8 +38,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let mut print = |result: CrawlResult<'_>| -> Result<(), Box<dyn Error>> {
         match result {
-            CrawlResult::Fetched { report, .. } if report.success => println!("{}: {} bytes", report.url, report.bytes),
-            CrawlResult::Fetched { report, .. } => println!("{}: {:?}", report.url, report.error_type),
+            CrawlResult::Fetched { report, .. } if report.success => {
+                println!("{}: {} bytes", report.url, report.bytes)
+            }
+            CrawlResult::Fetched { report, .. } => {
+                println!("{}: {:?}", report.url, report.error_type)
+            }
             CrawlResult::Invalid { error, .. } => println!("no link: {error}"),
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! The cost of a run by fetcher, and an estimate of what a single fetcher would have delivered and cost.
+//! The cost of a run by fetcher, and an estimate of what a single fetcher would have delivered and
+//! cost.
 //!
 //! Must not know: how it is printed.
 
@@ -49,13 +50,19 @@ pub struct Alternative {
 impl CostReport {
     /// Returns the cost of a run, with the evidence of `selector`.
     pub fn new(run_log: &RunLog, totals: &Totals, selector: &Selector, now: Timestamp) -> Self {
-        let cost =
-            |name: &str| selector.fetcher_id(name).and_then(|id| selector.fetcher(id)).map_or(1.0, |spec| spec.cost);
+        let cost = |name: &str| {
+            selector
+                .fetcher_id(name)
+                .and_then(|id| selector.fetcher(id))
+                .map_or(1.0, |spec| spec.cost)
+        };
         let fetchers = run_log.fetchers().into_iter().map(|(name, counts)| {
             let cost = cost(&name) * counts.attempts as f64;
             FetcherCost { name, counts, cost }
         });
-        let of_class = |class| selector.candidates().find(|(_, spec)| spec.class == class).map(|(_, spec)| spec);
+        let of_class = |class| {
+            selector.candidates().find(|(_, spec)| spec.class == class).map(|(_, spec)| spec)
+        };
         let plain = of_class(Class::Plain).map(|spec| (&*spec.name, spec.cost));
         let browser = of_class(Class::Rendering).map(|spec| (&*spec.name, spec.cost));
         let rate = |host: &str, fetcher: &str| {
@@ -68,7 +75,9 @@ impl CostReport {
                 let of = totals.links as f64;
                 links += of;
                 // A browser also gets what a plain request gets.
-                let best = rate(host, name).into_iter().chain(helper.and_then(|helper| rate(host, helper)));
+                let best = rate(host, name)
+                    .into_iter()
+                    .chain(helper.and_then(|helper| rate(host, helper)));
                 if let Some(rate) = best.reduce(f64::max) {
                     known += of;
                     pages += of * rate;

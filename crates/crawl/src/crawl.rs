@@ -46,8 +46,8 @@ impl Crawl {
         })
     }
 
-    /// Returns a builder of a pipeline for a crawl. Such a pipeline does not wait for a host: its links wait in the
-    /// frontier, and leave their places to links of other hosts.
+    /// Returns a builder of a pipeline for a crawl. Such a pipeline does not wait for a host: its
+    /// links wait in the frontier, and leave their places to links of other hosts.
     #[must_use]
     pub fn pipeline(selector: Arc<Selector>) -> PipelineBuilder {
         Pipeline::builder(selector).wait_at_most(Duration::ZERO)
@@ -59,15 +59,17 @@ impl Crawl {
         self.input.total
     }
 
-    /// Stops the crawl when the number of requests to stop is above zero. The first request lets open requests finish
-    /// within [`CrawlSpec::grace`], and the second one abandons them. What is not fetched is left to the next run.
+    /// Stops the crawl when the number of requests to stop is above zero. The first request lets
+    /// open requests finish within [`CrawlSpec::grace`], and the second one abandons them. What is
+    /// not fetched is left to the next run.
     #[must_use]
     pub fn stop_on(mut self, requests: watch::Receiver<u32>) -> Self {
         self.stop = Some(requests);
         self
     }
 
-    /// Returns a handle that tells this crawl of pauses that ended early. The handle of an earlier call loses its effect.
+    /// Returns a handle that tells this crawl of pauses that ended early. The handle of an earlier
+    /// call loses its effect.
     #[must_use]
     pub fn pause_control(&mut self) -> PauseControl {
         let (control, ended) = PauseControl::new();
@@ -83,8 +85,8 @@ impl Crawl {
         self
     }
 
-    /// Fetches all links and passes their results to `sink`. The pipeline's selector has to record to `journal`, whose
-    /// directory also gets the state of the run.
+    /// Fetches all links and passes their results to `sink`. The pipeline's selector has to record
+    /// to `journal`, whose directory also gets the state of the run.
     ///
     /// # Errors
     /// The state of the last run cannot be read, or the sink takes no further result.
@@ -143,7 +145,8 @@ mod tests {
 
         fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
             Box::pin(async move {
-                let page = format!("<title>Page</title><p>{}", "A sentence of the page. ".repeat(30));
+                let page =
+                    format!("<title>Page</title><p>{}", "A sentence of the page. ".repeat(30));
                 let headers = vec![Header::new("Content-Type", "text/html")];
                 Ok(Response::new(200, headers, Body::in_memory(page), request.url.clone()))
             })
@@ -151,11 +154,22 @@ mod tests {
     }
 
     /// Runs a crawl until its sink has taken `most` results. Returns their names, and how it ended.
-    async fn run(dir: &Path, spec: CrawlSpec, most: usize) -> (Vec<String>, Result<CrawlSummary, CrawlError>) {
-        let journal = Arc::new(Journal::open(&dir.join("data"), JournalOptions::default()).unwrap().0);
+    async fn run(
+        dir: &Path,
+        spec: CrawlSpec,
+        most: usize,
+    ) -> (Vec<String>, Result<CrawlSummary, CrawlError>) {
+        let journal =
+            Arc::new(Journal::open(&dir.join("data"), JournalOptions::default()).unwrap().0);
         let saved = FetcherSpec::new("saved", Class::Archive);
-        let selector = Selector::builder().without_pace().fetcher(saved).sink(Arc::clone(&journal)).build().unwrap();
-        let pipeline = Crawl::pipeline(Arc::new(selector)).fetcher(Arc::new(Saved)).build().unwrap();
+        let selector = Selector::builder()
+            .without_pace()
+            .fetcher(saved)
+            .sink(Arc::clone(&journal))
+            .build()
+            .unwrap();
+        let pipeline =
+            Crawl::pipeline(Arc::new(selector)).fetcher(Arc::new(Saved)).build().unwrap();
         let mut names = Vec::new();
         let mut take = |result: CrawlResult<'_>| match result {
             _ if names.len() == most => Err(CrawlError::Queue("the sink is full".to_owned())),
@@ -175,8 +189,9 @@ mod tests {
     }
 
     fn numbered(dir: &Path) -> CrawlSpec {
-        let lines: String =
-            (0..9).map(|n| format!("{{\"url\":\"http://h{}.example.org/{n}\",\"id\":\"{n}\"}}\n", n % 4)).collect();
+        let lines: String = (0..9)
+            .map(|n| format!("{{\"url\":\"http://h{}.example.org/{n}\",\"id\":\"{n}\"}}\n", n % 4))
+            .collect();
         std::fs::write(dir.join("list"), lines).unwrap();
         CrawlSpec::default().file(dir.join("list")).concurrency(3)
     }
@@ -201,7 +216,9 @@ mod tests {
     async fn results_and_invalid_lines_come_in_the_order_of_the_input() {
         let dir = tempfile::tempdir().unwrap();
         let spec = CrawlSpec { bodies: Bodies::All, ..numbered(dir.path()).ordered() };
-        let sources = [LinkSource::Url("http://a.example.org/".to_owned())].into_iter().chain(spec.sources.clone());
+        let sources = [LinkSource::Url("http://a.example.org/".to_owned())]
+            .into_iter()
+            .chain(spec.sources.clone());
         let mut spec = CrawlSpec { sources: sources.collect(), ..spec };
         std::fs::write(dir.path().join("more"), "{}\nhttp://b.example.org/\n").unwrap();
         spec = spec.file(dir.path().join("more"));
@@ -216,10 +233,17 @@ mod tests {
     #[tokio::test]
     async fn a_crawl_that_is_told_to_stop_leaves_the_rest_to_the_next_one() {
         let dir = tempfile::tempdir().unwrap();
-        let journal = Arc::new(Journal::open(&dir.path().join("data"), JournalOptions::default()).unwrap().0);
+        let journal =
+            Arc::new(Journal::open(&dir.path().join("data"), JournalOptions::default()).unwrap().0);
         let saved = FetcherSpec::new("saved", Class::Archive);
-        let selector = Selector::builder().without_pace().fetcher(saved).sink(Arc::clone(&journal)).build().unwrap();
-        let pipeline = Crawl::pipeline(Arc::new(selector)).fetcher(Arc::new(Saved)).build().unwrap();
+        let selector = Selector::builder()
+            .without_pace()
+            .fetcher(saved)
+            .sink(Arc::clone(&journal))
+            .build()
+            .unwrap();
+        let pipeline =
+            Crawl::pipeline(Arc::new(selector)).fetcher(Arc::new(Saved)).build().unwrap();
         let (ask, asked) = watch::channel(0);
         let mut taken = 0;
         let mut take = |_: CrawlResult<'_>| -> Result<(), CrawlError> {

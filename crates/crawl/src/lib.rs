@@ -1,14 +1,16 @@
-//! A polite crawler as a library: a frontier with a queue for each host, runs that continue where they stopped, results
-//! in any order or in that of the input, and links that wait for the end of a pause without holding others up.
+//! A polite crawler as a library: a frontier with a queue for each host, runs that continue where
+//! they stopped, results in any order or in that of the input, and links that wait for the end of a
+//! pause without holding others up.
 //!
-//! `fetchwise` chooses the fetcher of each page, keeps the pace of each host and learns from every request. This crate
-//! decides which link goes next. It prints nothing and reads no arguments: a [`CrawlSpec`] says what to crawl, and a
-//! [`CrawlSink`] gets the results. The program `fetchwise fetch` is one user of it.
+//! `fetchwise` chooses the fetcher of each page, keeps the pace of each host and learns from every
+//! request. This crate decides which link goes next. It prints nothing and reads no arguments: a
+//! [`CrawlSpec`] says what to crawl, and a [`CrawlSink`] gets the results. The program
+//! `fetchwise fetch` is one user of it.
 //!
 //! # A polite crawler
 //!
-//! It obeys robots.txt, asks a new host twice per second at most, and slows down or pauses where a site says so. Run
-//! again after an interruption, it continues where it stopped.
+//! It obeys robots.txt, asks a new host twice per second at most, and slows down or pauses where a
+//! site says so. Run again after an interruption, it continues where it stopped.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -47,13 +49,14 @@
 //!
 //! # What a crawl guarantees
 //!
-//! * At most [`CrawlSpec::concurrency`] links are at work. A host that hangs or has to wait takes no place of others, and
-//!   no site takes all.
-//! * A result reaches the sink once the attempts of its link survive the end of the process. A killed crawl that is
-//!   continued loses no result, and passes on every result at least once.
+//! * At most [`CrawlSpec::concurrency`] links are at work. A host that hangs or has to wait takes
+//!   no place of others, and no site takes all.
+//! * A result reaches the sink once the attempts of its link survive the end of the process. A
+//!   killed crawl that is continued loses no result, and passes on every result at least once.
 //! * A link that waits is an offset in its list, so that memory alone bounds the number of links.
 //!
-//! With the feature `fleet`, `Crawl::of_queue` takes links from a work queue that several nodes share.
+//! With the feature `fleet`, `Crawl::of_queue` takes links from a work queue that several nodes
+//! share.
 
 mod cost_report;
 mod crawl;

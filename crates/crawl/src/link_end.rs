@@ -20,7 +20,8 @@ pub enum LinkEnd {
 
 impl LinkEnd {
     /// Every end.
-    pub(crate) const ALL: [Self; 5] = [Self::Delivered, Self::Missing, Self::Failed, Self::FailedHere, Self::Paused];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Delivered, Self::Missing, Self::Failed, Self::FailedHere, Self::Paused];
 
     /// Returns the end of a link with this report.
     pub fn of(report: &Report) -> Self {
@@ -35,15 +36,15 @@ impl LinkEnd {
             error_type => match error_type.and_then(ErrorKind::from_name) {
                 Some(ErrorKind::NotFound) => Self::Missing,
                 Some(ErrorKind::RateLimited) if is_paused => Self::Paused,
-                Some(ErrorKind::RateLimited | ErrorKind::LocalFault | ErrorKind::NetworkBlock) | None => {
-                    Self::FailedHere
-                }
+                Some(ErrorKind::RateLimited | ErrorKind::LocalFault | ErrorKind::NetworkBlock)
+                | None => Self::FailedHere,
                 Some(_) => Self::Failed,
             },
         }
     }
 
-    /// Returns whether it is final: it is about the link, not about this machine, this moment or the crawl's speed.
+    /// Returns whether it is final: it is about the link, not about this machine, this moment or
+    /// the crawl's speed.
     pub fn is_done(self) -> bool {
         matches!(self, Self::Delivered | Self::Missing | Self::Failed)
     }
@@ -93,25 +94,34 @@ mod tests {
 
     #[test]
     fn only_a_links_own_outcome_is_final() {
-        let ended = |error_type| LinkEnd::of(&Report { error_type: Some(error_type), ..Report::default() });
+        let ended =
+            |error_type| LinkEnd::of(&Report { error_type: Some(error_type), ..Report::default() });
         assert_eq!(LinkEnd::of(&Report { success: true, ..Report::default() }), LinkEnd::Delivered);
         for &kind in ErrorKind::ALL {
             let want = match kind {
                 ErrorKind::NotFound => LinkEnd::Missing,
-                ErrorKind::LocalFault | ErrorKind::RateLimited | ErrorKind::NetworkBlock => LinkEnd::FailedHere,
+                ErrorKind::LocalFault | ErrorKind::RateLimited | ErrorKind::NetworkBlock => {
+                    LinkEnd::FailedHere
+                }
                 _ => LinkEnd::Failed,
             };
             assert_eq!(ended(kind.name()), want, "{kind}");
         }
         assert_eq!(ended(Report::PAUSED), LinkEnd::Paused);
-        let limited = Report { paused_until: Some(fetchwise::time::Timestamp::default()), ..Report::default() };
+        let limited = Report {
+            paused_until: Some(fetchwise::time::Timestamp::default()),
+            ..Report::default()
+        };
         let limited = Report { error_type: Some(ErrorKind::RateLimited.name()), ..limited };
         assert_eq!(LinkEnd::of(&limited), LinkEnd::Paused);
         for here in [Report::STORE_ERROR, Report::NO_ROUTE, Report::NO_FETCHER, "internal_error"] {
             assert_eq!(ended(here), LinkEnd::FailedHere, "{here}");
         }
         // A page that arrived and could not be stored is not final.
-        assert!(!LinkEnd::of(&Report { success: false, status: Some(200), ..Report::default() }).is_done());
+        assert!(
+            !LinkEnd::of(&Report { success: false, status: Some(200), ..Report::default() })
+                .is_done()
+        );
     }
 
     #[test]
@@ -119,8 +129,9 @@ mod tests {
         for end in LinkEnd::ALL {
             assert_eq!(LinkEnd::from_letter(end.letter()), Some(end));
         }
-        let selected =
-            |which: LeftLinks| LinkEnd::ALL.into_iter().filter(|end| which.selects(*end)).collect::<Vec<_>>();
+        let selected = |which: LeftLinks| {
+            LinkEnd::ALL.into_iter().filter(|end| which.selects(*end)).collect::<Vec<_>>()
+        };
         assert_eq!(selected(LeftLinks::Failed), [LinkEnd::Failed, LinkEnd::FailedHere]);
         assert_eq!(selected(LeftLinks::Paused), [LinkEnd::Paused]);
         assert_eq!(selected(LeftLinks::Missing), [LinkEnd::Missing]);

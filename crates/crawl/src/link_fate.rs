@@ -1,7 +1,7 @@
 //! What becomes of a link whose fetch has ended: a result, another try, or a return to its queue.
 //!
-//! Invariants: a wait of the pace never ends a link, however short `--wait` is. The result of a queued link that says
-//! nothing about it is never written: the link would leave its queue with it.
+//! Invariants: a wait of the pace never ends a link, however short `--wait` is. The result of a
+//! queued link that says nothing about it is never written: the link would leave its queue with it.
 //!
 //! Must not know: where links wait.
 
@@ -43,7 +43,8 @@ pub(crate) enum NotFetched {
 }
 
 impl NotFetched {
-    /// Returns why a link with this report may be tried again; none if the report says how the link ended.
+    /// Returns why a link with this report may be tried again; none if the report says how the link
+    /// ended.
     pub(crate) fn of(report: &Report) -> Option<Self> {
         match report.error_type? {
             Report::PACED => Some(Self::Paced),
@@ -68,7 +69,8 @@ pub(crate) struct WaitLimits {
 }
 
 impl LinkFate {
-    /// Returns the fate of a link that was not fetched and was refused `refused` times. It may be tried again at `until`.
+    /// Returns the fate of a link that was not fetched and was refused `refused` times. It may be
+    /// tried again at `until`.
     pub(crate) fn of(
         why: NotFetched,
         refused: u8,
@@ -85,7 +87,8 @@ impl LinkFate {
             NotFetched::Refused if until.since(now) <= limits.max_wait => Self::Refused(until),
             // It is over by now.
             _ if until <= now => Self::GoesBack(until),
-            // A queue is no list that the run could end with, so its links do not wait for the end of other work.
+            // A queue is no list that the run could end with, so its links do not wait for the end
+            // of other work.
             _ if limits.is_queue && limits.pauses.is_shorter_than(until.since(now)) => Self::Ends,
             _ => Self::Pauses(until),
         }
@@ -107,13 +110,16 @@ mod tests {
         WaitLimits { max_wait: Duration::from_secs(900), pauses, is_queue, is_stopping: false }
     }
 
-    /// A work queue with `--wait 0` acknowledged every link that its host's pace did not admit at once, because a wait of
-    /// the pace counted as a pause that the run does not wait for. No `--wait` may make a difference to such a link.
+    /// A work queue with `--wait 0` acknowledged every link that its host's pace did not admit at
+    /// once, because a wait of the pace counted as a pause that the run does not wait for. No
+    /// `--wait` may make a difference to such a link.
     #[test]
     fn no_wait_of_the_pace_ends_a_link_however_short_the_wait_for_pauses_is() {
         for is_queue in [false, true] {
             for pauses in [NO_WAIT, PauseWait::AtMost(Duration::from_secs(1)), PauseWait::Forever] {
-                let of = |why, refused| LinkFate::of(why, refused, Some(after(2)), &limits(is_queue, pauses), NOW);
+                let of = |why, refused| {
+                    LinkFate::of(why, refused, Some(after(2)), &limits(is_queue, pauses), NOW)
+                };
                 assert_eq!(of(NotFetched::Paced, 3), LinkFate::GoesBack(after(2)));
                 assert_eq!(of(NotFetched::Refused, 3), LinkFate::Refused(after(2)));
                 assert_eq!(of(NotFetched::Refused, MAX_TRIES), LinkFate::Ends);
@@ -123,16 +129,22 @@ mod tests {
 
     #[test]
     fn a_pause_is_waited_for_as_long_as_the_run_says() {
-        let of =
-            |is_queue, pauses, until| LinkFate::of(NotFetched::Paused, 0, Some(until), &limits(is_queue, pauses), NOW);
+        let of = |is_queue, pauses, until| {
+            LinkFate::of(NotFetched::Paused, 0, Some(until), &limits(is_queue, pauses), NOW)
+        };
         let minute = PauseWait::AtMost(Duration::from_secs(60));
         assert_eq!(of(true, NO_WAIT, after(1)), LinkFate::Ends);
         assert_eq!(of(true, NO_WAIT, NOW), LinkFate::GoesBack(NOW), "it is over");
         assert_eq!(of(true, minute, after(60)), LinkFate::Pauses(after(60)));
         assert_eq!(of(true, minute, after(61)), LinkFate::Ends);
         assert_eq!(of(true, PauseWait::Forever, after(10_000)), LinkFate::Pauses(after(10_000)));
-        assert_eq!(of(false, minute, after(61)), LinkFate::Pauses(after(61)), "the end of other work decides");
-        let paced = LinkFate::of(NotFetched::Paced, 0, Some(after(901)), &limits(false, minute), NOW);
+        assert_eq!(
+            of(false, minute, after(61)),
+            LinkFate::Pauses(after(61)),
+            "the end of other work decides"
+        );
+        let paced =
+            LinkFate::of(NotFetched::Paced, 0, Some(after(901)), &limits(false, minute), NOW);
         assert_eq!(paced, LinkFate::Pauses(after(901)), "longer than `pace.max_wait`");
     }
 
@@ -143,7 +155,8 @@ mod tests {
             for why in [NotFetched::Paced, NotFetched::Refused, NotFetched::Paused] {
                 assert_eq!(LinkFate::of(why, 1, Some(after(2)), &limits, NOW), fate, "{why:?}");
             }
-            let given_up = LinkFate::of(NotFetched::Refused, MAX_TRIES, Some(after(2)), &limits, NOW);
+            let given_up =
+                LinkFate::of(NotFetched::Refused, MAX_TRIES, Some(after(2)), &limits, NOW);
             assert_eq!(given_up, LinkFate::Ends, "it has its result");
         }
     }

@@ -26,12 +26,16 @@ impl LogWatch {
         Self { journal, is_degraded: false }
     }
 
-    /// Reports when the log begins to fail, and when it recovers. Fetching continues, and attempts wait in memory.
+    /// Reports when the log begins to fail, and when it recovers. Fetching continues, and attempts
+    /// wait in memory.
     pub(crate) fn check_health(&mut self, sink: &mut impl CrawlSink) {
         match self.journal.health() {
             Health::Degraded { reason, storage_full } if !self.is_degraded => {
                 self.is_degraded = true;
-                sink.event(CrawlEvent::LogDegraded { reason: &reason, is_storage_full: storage_full });
+                sink.event(CrawlEvent::LogDegraded {
+                    reason: &reason,
+                    is_storage_full: storage_full,
+                });
             }
             Health::Good if self.is_degraded => {
                 self.is_degraded = false;
@@ -41,8 +45,8 @@ impl LogWatch {
         }
     }
 
-    /// Waits for the log. If it fails or stalls, the owner of the journal learns that when it closes it; results are
-    /// passed on anyway.
+    /// Waits for the log. If it fails or stalls, the owner of the journal learns that when it
+    /// closes it; results are passed on anyway.
     pub(crate) async fn settle(&self) {
         let _ = tokio::time::timeout(SETTLE_TIME, self.journal.settled()).await;
     }

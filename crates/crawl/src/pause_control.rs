@@ -1,7 +1,8 @@
-//! A handle by which a caller tells a running crawl that pauses have ended early, or that paces have changed.
+//! A handle by which a caller tells a running crawl that pauses have ended early, or that paces
+//! have changed.
 //!
-//! Invariants: a message names what may be asked again, never what is fetched. A link that is still paused is paused again
-//! without a request.
+//! Invariants: a message names what may be asked again, never what is fetched. A link that is still
+//! paused is paused again without a request.
 //!
 //! Must not know: who ends a pause, and where links wait.
 
@@ -18,9 +19,11 @@ pub(crate) enum EndedPause {
     Paces,
 }
 
-/// Tells a crawl that pauses have ended. Clones tell the same crawl, and have no effect once it has ended.
+/// Tells a crawl that pauses have ended. Clones tell the same crawl, and have no effect once it has
+/// ended.
 ///
-/// End the pause itself first, for example with [`Selector::unpause_host`](fetchwise::selector::Selector::unpause_host).
+/// End the pause itself first, for example with
+/// [`Selector::unpause_host`](fetchwise::selector::Selector::unpause_host).
 #[derive(Clone, Debug)]
 pub struct PauseControl(mpsc::UnboundedSender<EndedPause>);
 
@@ -31,13 +34,14 @@ impl PauseControl {
         (Self(sender), receiver)
     }
 
-    /// Lets the waiting links of a host be asked again at once. `domain` is that of evidence: in lower case, without
-    /// `www.`.
+    /// Lets the waiting links of a host be asked again at once. `domain` is that of evidence: in
+    /// lower case, without `www.`.
     pub fn host_unpaused(&self, domain: &str) {
         let _ = self.0.send(EndedPause::Host(domain.to_owned()));
     }
 
-    /// Lets all links that wait for the pace of their hosts be asked again at once: the settings of the pace have changed.
+    /// Lets all links that wait for the pace of their hosts be asked again at once: the settings of
+    /// the pace have changed.
     pub fn paces_changed(&self) {
         let _ = self.0.send(EndedPause::Paces);
     }

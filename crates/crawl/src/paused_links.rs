@@ -1,7 +1,8 @@
 //! Links that wait for the end of a pause, and how long a run waits for them.
 //!
-//! Invariants: the run waits only while nothing else is left to do. The time is counted from the end of other work, or
-//! from the last delivered page, so a host that blocks every trial cannot prolong a run.
+//! Invariants: the run waits only while nothing else is left to do. The time is counted from the
+//! end of other work, or from the last delivered page, so a host that blocks every trial cannot
+//! prolong a run.
 //!
 //! Must not know: how a link is fetched, and why it is paused.
 
@@ -47,7 +48,8 @@ pub struct PauseSummary {
 #[derive(Debug)]
 pub(crate) struct PausedLinks<T> {
     links: BTreeMap<(Timestamp, u64), (Arc<str>, T)>,
-    /// The number of links of each host. Counting them when asked would take too long with many links.
+    /// The number of links of each host. Counting them when asked would take too long with many
+    /// links.
     hosts: HashMap<Arc<str>, usize>,
     wait: PauseWait,
     number: u64,
@@ -68,7 +70,8 @@ impl<T> PausedLinks<T> {
 
     /// Returns the number of links and hosts, and the ends of their pauses; none without a link.
     pub(crate) fn summary(&self) -> Option<PauseSummary> {
-        let (((first_end, _), _), ((last_end, _), _)) = (self.links.first_key_value()?, self.links.last_key_value()?);
+        let (((first_end, _), _), ((last_end, _), _)) =
+            (self.links.first_key_value()?, self.links.last_key_value()?);
         let (links, hosts) = (self.links.len(), self.hosts.len());
         Some(PauseSummary { links, hosts, first_end: *first_end, last_end: *last_end })
     }
@@ -120,10 +123,12 @@ impl<T> PausedLinks<T> {
         self.wait
     }
 
-    /// Removes and returns the links that `is_wanted` selects, with their hosts, in the order of their pauses.
+    /// Removes and returns the links that `is_wanted` selects, with their hosts, in the order of
+    /// their pauses.
     pub(crate) fn extract(&mut self, is_wanted: impl Fn(&str, &T) -> bool) -> Vec<(Arc<str>, T)> {
-        let (wanted, kept): (BTreeMap<_, _>, _) =
-            std::mem::take(&mut self.links).into_iter().partition(|(_, (host, link))| is_wanted(host, link));
+        let (wanted, kept): (BTreeMap<_, _>, _) = std::mem::take(&mut self.links)
+            .into_iter()
+            .partition(|(_, (host, link))| is_wanted(host, link));
         self.links = kept;
         wanted.values().for_each(|(host, _)| self.uncount(host));
         wanted.into_values().collect()
@@ -178,7 +183,9 @@ mod tests {
     #[test]
     fn the_summary_counts_each_host_once_for_as_long_as_it_has_a_link() {
         let mut paused = at_most(60);
-        for (until, name, link) in [(10, "a.org", 1), (30, "a.org", 2), (20, "b.org", 3), (25, "c.org", 4)] {
+        for (until, name, link) in
+            [(10, "a.org", 1), (30, "a.org", 2), (20, "b.org", 3), (25, "c.org", 4)]
+        {
             paused.push(after(until), &host(name), link).unwrap();
         }
         let of = |links, hosts, first, last| {
@@ -204,7 +211,11 @@ mod tests {
         paused.push(after(115), &host("a.org"), 2).unwrap();
         assert_eq!(paused.wait_when_idle(after(100)), None, "the first idle moment was at 50 s");
         paused.record_delivery();
-        assert_eq!(paused.wait_when_idle(after(100)), Some(after(115)), "a delivered page is progress");
+        assert_eq!(
+            paused.wait_when_idle(after(100)),
+            Some(after(115)),
+            "a delivered page is progress"
+        );
         paused.push(after(100_000), &host("a.org"), 3).unwrap();
         assert_eq!(paused.take_all().map(|(_, link)| link).collect::<Vec<_>>(), [2, 3]);
     }

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io;
 
-/// Reads up to `bytes.len()` bytes at `offset` and returns how many; fewer only at the end of the file.
+/// Reads up to `bytes.len()` bytes at `offset` and returns how many; fewer only at the end of the
+/// file.
 pub(crate) fn read_up_to(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,4 +1,5 @@
-//! The remaining time of a crawl, from the paces of its hosts and from how fast their links became fewer.
+//! The remaining time of a crawl, from the paces of its hosts and from how fast their links became
+//! fewer.
 //!
 //! Must not know: how links are queued or displayed.
 
@@ -55,7 +56,8 @@ impl Drain {
 
 /// Estimates the remaining time again and again.
 ///
-/// A host's pace is what it may be asked; pages that a browser renders take longer than that on a small machine.
+/// A host's pace is what it may be asked; pages that a browser renders take longer than that on a
+/// small machine.
 #[derive(Debug, Default)]
 pub(crate) struct Estimator {
     drains: HashMap<String, Drain>,
@@ -80,8 +82,8 @@ pub(crate) struct EstimateTime {
 }
 
 impl Estimator {
-    /// Returns the remaining time and the hosts that take longest. `unread` links are not read yet and are assumed to be
-    /// distributed like the others.
+    /// Returns the remaining time and the hosts that take longest. `unread` links are not read yet
+    /// and are assumed to be distributed like the others.
     pub(crate) fn estimate<'h>(
         &mut self,
         pace: &Pace,
@@ -103,7 +105,8 @@ impl Estimator {
             // A queue that is still filled, or whose host is held, says nothing about the rate.
             let is_measured = unread == 0 && held.is_zero();
             let mut drain = self.drains.remove(name).filter(|_| is_measured);
-            let measured = drain.get_or_insert(Drain { since: at, links, rate: None }).measure(links, at);
+            let measured =
+                drain.get_or_insert(Drain { since: at, links, rate: None }).measure(links, at);
             drains.extend(drain.map(|drain| (name.to_owned(), drain)));
             let rate = measured.map_or(pace.rate, |measured| measured.min(pace.rate));
             let left = held + Duration::from_secs_f64((links as f64 / rate.max(1e-6)).min(1e9));
@@ -114,7 +117,9 @@ impl Estimator {
         self.drains = drains;
         waiting.sort_unstable_by_key(|host| std::cmp::Reverse(host.left));
         let more = if all > 0 { 1.0 + unread as f64 / all as f64 } else { 1.0 };
-        let left = waiting.first().map(|host| Duration::from_secs_f64((host.left.as_secs_f64() * more).min(1e9)));
+        let left = waiting
+            .first()
+            .map(|host| Duration::from_secs_f64((host.left.as_secs_f64() * more).min(1e9)));
         waiting.truncate(NAMED_HOSTS);
         RemainingTime { left, slowest: waiting }
     }
@@ -132,10 +137,13 @@ mod tests {
     #[test]
     fn the_slowest_host_determines_the_remaining_time() {
         let now = Timestamp::from_millis(1_790_000_000_000);
-        let settings = PaceSettings { mode: PaceMode::Fixed, initial_rate: 2.0, ..PaceSettings::default() };
+        let settings =
+            PaceSettings { mode: PaceMode::Fixed, initial_rate: 2.0, ..PaceSettings::default() };
         let pace = Pace::new(settings);
         for host in ["a.org", "b.org"] {
-            let Admit::Go(permit) = pace.admit(Scope::host(host), Cost::Plain, now) else { panic!("it is free") };
+            let Admit::Go(permit) = pace.admit(Scope::host(host), Cost::Plain, now) else {
+                panic!("it is free")
+            };
             pace.cancel(permit, now);
         }
         let hosts = [("a.org", 20), ("b.org", 600), ("unknown.org", 9)];
@@ -147,26 +155,40 @@ mod tests {
             five.slowest.iter().map(text).collect::<Vec<_>>(),
             ["b.org 600 links at 2.0/s", "a.org 20 links at 2.0/s"]
         );
-        assert_eq!(estimator.estimate(&pace, hosts.into_iter(), 629, time).left, Some(Duration::from_secs(600)));
+        assert_eq!(
+            estimator.estimate(&pace, hosts.into_iter(), 629, time).left,
+            Some(Duration::from_secs(600))
+        );
         assert_eq!(estimator.estimate(&pace, [].into_iter(), 0, time), RemainingTime::default());
     }
 
     #[test]
     fn a_host_whose_pages_take_longer_than_its_pace_is_estimated_by_them() {
         let now = Timestamp::from_millis(1_790_000_000_000);
-        let settings = PaceSettings { mode: PaceMode::Fixed, initial_rate: 8.0, ..PaceSettings::default() };
+        let settings =
+            PaceSettings { mode: PaceMode::Fixed, initial_rate: 8.0, ..PaceSettings::default() };
         let pace = Pace::new(settings);
-        let Admit::Go(permit) = pace.admit(Scope::host("a.org"), Cost::Plain, now) else { panic!("it is free") };
+        let Admit::Go(permit) = pace.admit(Scope::host("a.org"), Cost::Plain, now) else {
+            panic!("it is free")
+        };
         pace.cancel(permit, now);
         let (mut estimator, start) = (Estimator::default(), Instant::now());
         let mut left = |links: usize, unread: u64, second: u64| {
             let at = start + Duration::from_secs(second);
             text(
-                &estimator.estimate(&pace, [("a.org", links)].into_iter(), unread, EstimateTime { now, at }).slowest[0],
+                &estimator
+                    .estimate(
+                        &pace,
+                        [("a.org", links)].into_iter(),
+                        unread,
+                        EstimateTime { now, at },
+                    )
+                    .slowest[0],
             )
         };
         assert_eq!(left(120, 0, 0), "a.org 120 links at 8.0/s");
-        // Ten links in five seconds are two per second, and stay it until the next five have passed.
+        // Ten links in five seconds are two per second, and stay it until the next five have
+        // passed.
         assert_eq!(left(110, 0, 5), "a.org 110 links at 2.0/s");
         assert_eq!(left(109, 0, 6), "a.org 109 links at 2.0/s");
         // Faster than the pace allows cannot be: those links were withdrawn.

@@ -1,13 +1,15 @@
 //! The state of a run: the links that are done, and those that it left.
 //!
-//! The inputs and outputs of a run identify it. During the run, the file `run-<hash>` in the data directory gets one line
-//! for each link whose result was written, so that the same command continues an interrupted run. When the run
-//! completes, `left-<hash>` replaces it. It names the links that were not delivered, for [`CrawlSpec::only`]. Results that wait for
-//! an earlier one are in `held-<state file>`: see [`HeldResults`].
+//! The inputs and outputs of a run identify it. During the run, the file `run-<hash>` in the data
+//! directory gets one line for each link whose result was written, so that the same command
+//! continues an interrupted run. When the run completes, `left-<hash>` replaces it. It names the
+//! links that were not delivered, for [`CrawlSpec::only`]. Results that wait for an earlier one are
+//! in `held-<state file>`: see [`HeldResults`].
 //!
-//! Invariants: a link is recorded only after its result was passed on, and only a final end counts as done: see
-//! [`LinkEnd`]. An incomplete line of a crash is ignored. The lock of the data directory keeps two runs apart. A file is
-//! never read into memory: what is kept is a hash per finished link.
+//! Invariants: a link is recorded only after its result was passed on, and only a final end counts
+//! as done: see [`LinkEnd`]. An incomplete line of a crash is ignored. The lock of the data
+//! directory keeps two runs apart. A file is never read into memory: what is kept is a hash per
+//! finished link.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -103,10 +105,12 @@ struct StateLine {
 }
 
 impl Resume {
-    /// Looks in `dir` for an earlier run with the same sources and output; one that is to be restarted is removed.
+    /// Looks in `dir` for an earlier run with the same sources and output; one that is to be
+    /// restarted is removed.
     pub(crate) fn open(dir: &Path, spec: &CrawlSpec) -> Result<Opened, CrawlError> {
         let key = key(spec);
-        let (running, left_path) = (dir.join(format!("{RUNNING}{key:032x}")), dir.join(format!("{LEFT}{key:032x}")));
+        let (running, left_path) =
+            (dir.join(format!("{RUNNING}{key:032x}")), dir.join(format!("{LEFT}{key:032x}")));
         if spec.restart {
             let files = [running.clone(), held_path(&running), held_path(&left_path)];
             files.iter().try_for_each(|file| remove(file)).map_err(CrawlError::State)?;
@@ -123,10 +127,19 @@ impl Resume {
         };
         let mut earlier = earlier.map_err(CrawlError::State)?;
         let held_path = held_path(&path);
-        let (held, found, unusable) = HeldResults::open(held_path.clone(), key).map_err(CrawlError::State)?;
+        let (held, found, unusable) =
+            HeldResults::open(held_path.clone(), key).map_err(CrawlError::State)?;
         earlier.held = found;
         let ignored = unusable.map(|reason| IgnoredResults { file: held_path.clone(), reason });
-        let resume = Self { path, left_path, held_path, query_hash: None, earlier, file: None, failed: false };
+        let resume = Self {
+            path,
+            left_path,
+            held_path,
+            query_hash: None,
+            earlier,
+            file: None,
+            failed: false,
+        };
         Ok(Opened { resume, held, ignored })
     }
 
@@ -140,8 +153,8 @@ impl Resume {
         std::mem::take(&mut self.earlier)
     }
 
-    /// Records how a link ended, once [`flush`](Self::flush) writes it. A failed write only means that the link is fetched
-    /// again after an interruption; no further write is tried.
+    /// Records how a link ended, once [`flush`](Self::flush) writes it. A failed write only means
+    /// that the link is fetched again after an interruption; no further write is tried.
     pub(crate) fn note(&mut self, link: &Link, report: &Report, now: Timestamp) {
         if self.failed {
             return;
@@ -157,7 +170,8 @@ impl Resume {
             _ => String::new(),
         };
         let written = self.file().and_then(|file| {
-            // The line break comes first, so that an incomplete line of a crash does not affect the next one.
+            // The line break comes first, so that an incomplete line of a crash does not affect the
+            // next one.
             writeln!(file, "\n{hash:0width$x}{}{name}", char::from(end.letter()), width = DIGITS)
         });
         self.failed = written.is_err();
@@ -172,7 +186,8 @@ impl Resume {
         }
     }
 
-    /// Ends a complete run: the next one fetches everything again, or, if told so, what this one left.
+    /// Ends a complete run: the next one fetches everything again, or, if told so, what this one
+    /// left.
     pub(crate) fn complete(self) {
         drop(self.file);
         let left = write_left(&self.path, &self.left_path);
@@ -189,7 +204,9 @@ impl Resume {
 
     fn file(&mut self) -> io::Result<&mut BufWriter<File>> {
         if self.file.is_none() {
-            self.file = Some(BufWriter::new(OpenOptions::new().create(true).append(true).open(&self.path)?));
+            self.file = Some(BufWriter::new(
+                OpenOptions::new().create(true).append(true).open(&self.path)?,
+            ));
         }
         self.file.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -207,7 +224,8 @@ impl EarlierLinks {
         Ok(earlier)
     }
 
-    /// Returns all links but those that the run of the state file `path` left, and that ended as one of `which`.
+    /// Returns all links but those that the run of the state file `path` left, and that ended as
+    /// one of `which`.
     fn left(path: &Path, which: &[LeftLinks]) -> io::Result<Self> {
         let mut left = HashSet::new();
         for_each_line(path, |_, _, line| {
@@ -225,7 +243,8 @@ impl EarlierLinks {
         }
     }
 
-    /// Returns whether an earlier run finished this link. Equal links are skipped as often as they were finished.
+    /// Returns whether an earlier run finished this link. Equal links are skipped as often as they
+    /// were finished.
     pub(crate) fn skips(&mut self, link: &Link) -> bool {
         if self.finished.is_empty() {
             return false;
@@ -240,7 +259,8 @@ impl EarlierLinks {
         }
     }
 
-    /// Returns the offset of the result of a link that the interrupted run finished and did not pass on.
+    /// Returns the offset of the result of a link that the interrupted run finished and did not
+    /// pass on.
     pub(crate) fn held(&mut self, place: InputPosition, link: &Link) -> Option<u64> {
         if self.held.is_empty() {
             return None;
@@ -254,7 +274,8 @@ impl EarlierLinks {
     }
 }
 
-/// Returns the links that the runs of a data directory left because of a pause, and that they have not fetched since.
+/// Returns the links that the runs of a data directory left because of a pause, and that they have
+/// not fetched since.
 ///
 /// # Errors
 /// The directory, or a state file in it, cannot be read.
@@ -280,8 +301,8 @@ pub fn left_for_pause(dir: &Path) -> io::Result<Vec<LeftForPause>> {
     Ok(left)
 }
 
-/// Writes the lines of links that were not delivered to `to`; the last line of each link counts. Without such links
-/// removes `to`.
+/// Writes the lines of links that were not delivered to `to`; the last line of each link counts.
+/// Without such links removes `to`.
 fn write_left(from: &Path, to: &Path) -> io::Result<()> {
     // The offset of each such link's last line.
     let mut left: HashMap<u64, u64> = HashMap::new();
@@ -305,8 +326,8 @@ fn write_left(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(&new, to)
 }
 
-/// Calls `each` with the offset, the text and the content of every complete line of a state file; not at all if there is
-/// no file.
+/// Calls `each` with the offset, the text and the content of every complete line of a state file;
+/// not at all if there is no file.
 fn for_each_line(path: &Path, mut each: impl FnMut(u64, &str, StateLine)) -> io::Result<()> {
     let mut from = match File::open(path) {
         Ok(file) => BufReader::with_capacity(256 << 10, file),
@@ -329,8 +350,8 @@ fn for_each_line(path: &Path, mut each: impl FnMut(u64, &str, StateLine)) -> io:
     }
 }
 
-/// Returns a hash in half the memory: among ten million links, two have the same one with a chance of three in a
-/// million.
+/// Returns a hash in half the memory: among ten million links, two have the same one with a chance
+/// of three in a million.
 fn short(hash: u128) -> u64 {
     hash as u64
 }
@@ -354,9 +375,13 @@ fn parse_line(text: &str) -> Option<StateLine> {
 fn remove_outdated(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     let is_temporary = |name: &str| [LEFT, HELD].iter().any(|prefix| name.starts_with(prefix));
-    for entry in entries.flatten().filter(|entry| is_temporary(&entry.file_name().to_string_lossy())) {
+    for entry in
+        entries.flatten().filter(|entry| is_temporary(&entry.file_name().to_string_lossy()))
+    {
         let written = entry.metadata().and_then(|metadata| metadata.modified());
-        if written.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > LEFT_FOR)) {
+        if written
+            .is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > LEFT_FOR))
+        {
             let _ = remove(&entry.path());
         }
     }
@@ -400,7 +425,9 @@ fn key(spec: &CrawlSpec) -> u128 {
 }
 
 fn absolute(path: &Path) -> PathBuf {
-    fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+    fs::canonicalize(path)
+        .or_else(|_| std::path::absolute(path))
+        .unwrap_or_else(|_| path.to_owned())
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -443,8 +470,10 @@ mod tests {
     #[test]
     fn finished_links_are_skipped_as_often_as_they_were_finished() {
         let dir = tempfile::tempdir().unwrap();
-        let run = CrawlSpec { output: Some(Output::Folder("pages".into())), ..url("http://e.org/") };
-        let (a, b, c) = (Link::new("http://e.org/a"), Link::new("http://e.org/b"), Link::new("http://e.org/c"));
+        let run =
+            CrawlSpec { output: Some(Output::Folder("pages".into())), ..url("http://e.org/") };
+        let (a, b, c) =
+            (Link::new("http://e.org/a"), Link::new("http://e.org/b"), Link::new("http://e.org/c"));
         let mut first = open(dir.path(), &run).unwrap();
         assert!(!first.earlier.skips(&a));
         first.note(&a, &delivered(), NOW);
@@ -452,7 +481,10 @@ mod tests {
         first.note(&c, &failed(Report::PAUSED), NOW);
         drop(first);
         let mut second = open(dir.path(), &run).unwrap();
-        assert_eq!([&a, &b, &a, &a, &c].map(|link| second.earlier.skips(link)), [true, false, true, false, false]);
+        assert_eq!(
+            [&a, &b, &a, &a, &c].map(|link| second.earlier.skips(link)),
+            [true, false, true, false, false]
+        );
         second.note(&b, &delivered(), NOW);
         second.complete();
         assert!(!open(dir.path(), &run).unwrap().earlier.skips(&a));
@@ -473,7 +505,11 @@ mod tests {
         assert_eq!(left_for_pause(dir.path()).unwrap(), left);
         let fetched = |which: &[LeftLinks]| {
             let run = open(dir.path(), &only(which)).unwrap();
-            links.iter().filter(|link| !run.earlier.leaves_out(link)).map(|link| &link.url[13..]).collect::<String>()
+            links
+                .iter()
+                .filter(|link| !run.earlier.leaves_out(link))
+                .map(|link| &link.url[13..])
+                .collect::<String>()
         };
         let (paused, missing, failed) = (LeftLinks::Paused, LeftLinks::Missing, LeftLinks::Failed);
         assert_eq!([paused, missing, failed].map(|which| fetched(&[which])), ["b", "c", "d"]);
@@ -484,8 +520,14 @@ mod tests {
         drop(again);
         assert_eq!([paused, missing].map(|which| fetched(&[which])), ["", "c"]);
         open(dir.path(), &only(&[paused])).unwrap().complete();
-        assert_eq!((left_for_pause(dir.path()).unwrap(), fetched(&[failed])), (vec![], "d".to_owned()));
-        assert!(!open(dir.path(), &run).unwrap().earlier.leaves_out(&links[0]), "without a selection all are fetched");
+        assert_eq!(
+            (left_for_pause(dir.path()).unwrap(), fetched(&[failed])),
+            (vec![], "d".to_owned())
+        );
+        assert!(
+            !open(dir.path(), &run).unwrap().earlier.leaves_out(&links[0]),
+            "without a selection all are fetched"
+        );
     }
 
     #[test]
@@ -523,7 +565,10 @@ mod tests {
         ];
         let keys: std::collections::HashSet<u128> = specs.iter().map(key).collect();
         assert_eq!(keys.len(), specs.len());
-        assert_eq!(key(&one()), key(&CrawlSpec { only: vec![LeftLinks::Paused], ..one().concurrency(3).ordered() }));
+        assert_eq!(
+            key(&one()),
+            key(&CrawlSpec { only: vec![LeftLinks::Paused], ..one().concurrency(3).ordered() })
+        );
         let dir = tempfile::tempdir().unwrap();
         let link = Link::new("http://e.org/");
         open(dir.path(), &one()).unwrap().note(&link, &delivered(), NOW);

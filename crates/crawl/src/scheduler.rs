@@ -1,8 +1,9 @@
-//! The scheduler of a crawl: fills the frontier, starts links whose hosts are ready, and passes on what is finished.
+//! The scheduler of a crawl: fills the frontier, starts links whose hosts are ready, and passes on
+//! what is finished.
 //!
-//! Invariants: at most `concurrency` links are at work. Links that wait in the middle of a visit do not count. Reading
-//! never waits for a host. A result is passed on, or saved to be passed on later, once the log has taken its attempts,
-//! and its link is recorded as done after that.
+//! Invariants: at most `concurrency` links are at work. Links that wait in the middle of a visit do
+//! not count. Reading never waits for a host. A result is passed on, or saved to be passed on
+//! later, once the log has taken its attempts, and its link is recorded as done after that.
 //!
 //! Must not know: how a link is fetched, and what becomes of its result.
 
@@ -37,7 +38,8 @@ use fetchwise::journal::Journal;
 use fetchwise::pipeline::{Link, LinkSlot, LinkSlots, Pipeline, Report};
 use fetchwise::time::Timestamp;
 
-/// How many times the number of slots are started links, with those that wait in the middle of a visit.
+/// How many times the number of slots are started links, with those that wait in the middle of a
+/// visit.
 const MAX_STARTED: usize = 4;
 
 /// The time after which results go before links that were read.
@@ -113,7 +115,8 @@ pub(crate) struct OpenLink {
     host: HostId,
     waiting: QueuedLink,
     task: AbortHandle,
-    /// Whether a pause of it, or of its host, was ended since it started: it may have seen that pause still.
+    /// Whether a pause of it, or of its host, was ended since it started: it may have seen that
+    /// pause still.
     is_released: bool,
 }
 
@@ -258,8 +261,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         self.report_status();
     }
 
-    /// Takes in what was read meanwhile, so that results, which go first, do not hold up the reading. Returns the error
-    /// that ends the input early.
+    /// Takes in what was read meanwhile, so that results, which go first, do not hold up the
+    /// reading. Returns the error that ends the input early.
     fn take_in_all(&mut self) -> Option<CrawlError> {
         let until = Instant::now() + TAKE_IN_TIME;
         while Instant::now() < until {
@@ -305,7 +308,10 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         }
         if withdrawal.is_revoked {
             // Their tasks end as cancelled, unless they have ended before.
-            self.links.values().filter(|link| is_of(self.frontier.name(link.host))).for_each(|link| link.task.abort());
+            self.links
+                .values()
+                .filter(|link| is_of(self.frontier.name(link.host)))
+                .for_each(|link| link.task.abort());
         }
     }
 
@@ -318,7 +324,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         });
     }
 
-    /// Reports the status if somebody wants it: the remaining time comes from the paces of hosts with waiting links.
+    /// Reports the status if somebody wants it: the remaining time comes from the paces of hosts
+    /// with waiting links.
     fn report_status(&mut self) {
         if !self.sink.wants_status() {
             return;
@@ -327,8 +334,10 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         let unread = self.progress.left().unwrap_or_default().saturating_sub(read);
         let time = EstimateTime { now: self.now(), at: std::time::Instant::now() };
         let pace = self.pipeline.selector().pace();
-        let remaining = pace.map(|pace| self.estimator.estimate(pace, self.frontier.hosts(), unread, time));
-        let mut status = self.progress.status(remaining.unwrap_or_default(), self.paused.summary(), time.now);
+        let remaining =
+            pace.map(|pace| self.estimator.estimate(pace, self.frontier.hosts(), unread, time));
+        let mut status =
+            self.progress.status(remaining.unwrap_or_default(), self.paused.summary(), time.now);
         if self.feed.is_queue() {
             // The links here are a part of the queue, and other nodes fetch the rest.
             status.remaining.left = None;
@@ -350,8 +359,9 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         self.frontier.push(host, *waiting);
     }
 
-    /// Puts links whose pause somebody has ended back into the frontier. Those of a host that wait there need not wait
-    /// longer either. Those in progress may have seen the pause, and are asked again if they end as paused.
+    /// Puts links whose pause somebody has ended back into the frontier. Those of a host that wait
+    /// there need not wait longer either. Those in progress may have seen the pause, and are asked
+    /// again if they end as paused.
     fn release(&mut self, ended: &EndedPause) {
         for link in self.links.values_mut() {
             link.is_released |= match ended {
@@ -367,7 +377,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             }
             EndedPause::Paces => {
                 self.frontier.release_all(self.now());
-                self.paused.extract(|_, paused| paused.fetched.report.error_type == Some(Report::PACED))
+                self.paused
+                    .extract(|_, paused| paused.fetched.report.error_type == Some(Report::PACED))
             }
             EndedPause::Link(name) => {
                 let name = link_name(name);
@@ -394,18 +405,21 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
     fn give_up_paused(&mut self) {
         let now = self.now();
         for (host, PausedLink { waiting, mut fetched }) in self.paused.take_all() {
-            let host_pause = self.pipeline.selector().host_pause(&host).filter(|until| *until > now);
+            let host_pause =
+                self.pipeline.selector().host_pause(&host).filter(|until| *until > now);
             fetched.report.paused_until = fetched.report.paused_until.max(host_pause);
             self.end_link(waiting, *fetched);
         }
     }
 
-    /// Starts links as long as there are free slots and hosts that are ready. Returns when to try again unless
-    /// something ends earlier, and whether only a slot is missing.
+    /// Starts links as long as there are free slots and hosts that are ready. Returns when to try
+    /// again unless something ends earlier, and whether only a slot is missing.
     fn start_ready_links(&mut self) -> (Option<Instant>, bool) {
         let now = self.now();
         while self.open.len() < self.concurrency * MAX_STARTED {
-            let Some(slot) = self.free_slot.take().or_else(|| self.slots.try_take()) else { return (None, true) };
+            let Some(slot) = self.free_slot.take().or_else(|| self.slots.try_take()) else {
+                return (None, true);
+            };
             let Some((host, waiting)) = self.frontier.pop(now) else {
                 return (self.frontier.next_at().map(|at| Instant::now() + at.since(now)), false);
             };
@@ -458,7 +472,9 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
                 (error.id(), self.broken(*waiting, format!("bug in fetchwise: {error}")))
             }
         };
-        let Some(OpenLink { host, mut waiting, is_released, .. }) = self.links.remove(&id) else { return };
+        let Some(OpenLink { host, mut waiting, is_released, .. }) = self.links.remove(&id) else {
+            return;
+        };
         let mut fetched = match fetched {
             Ok(fetched) => fetched,
             Err(error) => {
@@ -485,7 +501,11 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
     /// Returns the result of a link whose task broke.
     fn broken(&self, waiting: QueuedLink, message: String) -> Fetched {
         let (place, link) = self.feed.list.read(waiting)?;
-        let report = Report { error_type: Some(totals::INTERNAL), message: Some(message), ..Report::default() };
+        let report = Report {
+            error_type: Some(totals::INTERNAL),
+            message: Some(message),
+            ..Report::default()
+        };
         Ok(Box::new(FetchedLink { place, link, report }))
     }
 
@@ -499,7 +519,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         self.finished.insert(waiting.number, FinishedItem::Fetched(place, link, Box::new(report)));
     }
 
-    /// Puts a link that was not fetched where its [`LinkFate`] says. Returns the fetched link if it has ended.
+    /// Puts a link that was not fetched where its [`LinkFate`] says. Returns the fetched link if it
+    /// has ended.
     fn put_back(
         &mut self,
         host: HostId,
@@ -509,7 +530,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
     ) -> Option<Box<FetchedLink>> {
         let (report, used) = (&fetched.report, PlaceUse::of(&fetched.report));
         let Some(why) = NotFetched::of(report) else { return Some(fetched) };
-        // The trial of a host that refuses everything says nothing of the link, which is asked for again.
+        // The trial of a host that refuses everything says nothing of the link, which is asked for
+        // again.
         waiting.refused += u8::from(why == NotFetched::Refused && !report.was_trial);
         let fate = match self.feed.is_withdrawn(waiting.number) {
             true => LinkFate::StaysQueued,
@@ -550,8 +572,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         }
     }
 
-    /// Passes finished items on: all of them, or in the order of the input those that wait for no earlier one. The others
-    /// are saved.
+    /// Passes finished items on: all of them, or in the order of the input those that wait for no
+    /// earlier one. The others are saved.
     async fn pass_on_finished(&mut self) -> Result<(), S::Error> {
         if self.finished.is_ready() || self.finished.has_unsaved() {
             self.log.settle().await;
@@ -597,7 +619,10 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
     }
 }
 
-/// Waits for the next pause that somebody has ended; none if nobody can end one any more. Cancel safe.
-async fn next_ended_pause(ended: &mut Option<mpsc::UnboundedReceiver<EndedPause>>) -> Option<EndedPause> {
+/// Waits for the next pause that somebody has ended; none if nobody can end one any more. Cancel
+/// safe.
+async fn next_ended_pause(
+    ended: &mut Option<mpsc::UnboundedReceiver<EndedPause>>,
+) -> Option<EndedPause> {
     ended.as_mut()?.recv().await
 }

@@ -104,15 +104,18 @@ pub struct CrawlStatus<'a> {
     pub at: Timestamp,
 }
 
-/// Where a crawl passes its results on. The crawl calls it from its own task: while it works, no link starts.
+/// Where a crawl passes its results on. The crawl calls it from its own task: while it works, no
+/// link starts.
 ///
-/// Only [`result`](Self::result) has to be written. A closure that takes a [`CrawlResult`] is a sink, too.
+/// Only [`result`](Self::result) has to be written. A closure that takes a [`CrawlResult`] is a
+/// sink, too.
 pub trait CrawlSink {
     /// Why it takes no further result, which ends the crawl; also what the crawl itself fails with.
     type Error: From<CrawlError>;
 
-    /// Takes a result. The attempts of its link survive the end of the process by now, and the link counts as done once
-    /// this has returned: a killed run that is continued passes every result on at least once.
+    /// Takes a result. The attempts of its link survive the end of the process by now, and the link
+    /// counts as done once this has returned: a killed run that is continued passes every result on
+    /// at least once.
     ///
     /// # Errors
     /// The sink takes no further result.
@@ -127,7 +130,8 @@ pub trait CrawlSink {
     /// Called four times per second, and once after the last request.
     fn tick(&mut self) {}
 
-    /// Returns whether the next tick should bring a [`status`](Self::status), which takes time to compute.
+    /// Returns whether the next tick should bring a [`status`](Self::status), which takes time to
+    /// compute.
     fn wants_status(&self) -> bool {
         false
     }

@@ -1,4 +1,5 @@
-//! What a crawl fetches, and within which limits: plain data, without a reader, a task or a connection.
+//! What a crawl fetches, and within which limits: plain data, without a reader, a task or a
+//! connection.
 //!
 //! Must not know: how any of it is done.
 
@@ -22,18 +23,19 @@ const GRACE: Duration = Duration::from_secs(5);
 pub enum LinkSource {
     /// This address.
     Url(String),
-    /// The lines of a file. A line is a URL, or a JSON object with `url` and any of `id`, `learning`, `fetcher` and `tags`;
-    /// empty lines and lines that start with `#` are left out.
+    /// The lines of a file. A line is a URL, or a JSON object with `url` and any of `id`,
+    /// `learning`, `fetcher` and `tags`; empty lines and lines that start with `#` are left out.
     File(PathBuf),
     /// The lines of standard input, as those of a file.
     Stdin,
-    /// Results of an earlier run as JSON lines with `url`, `id`, `line` or `position`, `success`, `error_type` and
-    /// `paused_until`. The links that ended as [`CrawlSpec::only`] says are fetched again, by default those that failed
-    /// or are paused.
+    /// Results of an earlier run as JSON lines with `url`, `id`, `line` or `position`, `success`,
+    /// `error_type` and `paused_until`. The links that ended as [`CrawlSpec::only`] says are
+    /// fetched again, by default those that failed or are paused.
     Results(PathBuf),
 }
 
-/// Where the pages of a run are kept. The pipeline's store does that: here it only tells runs apart.
+/// Where the pages of a run are kept. The pipeline's store does that: here it only tells runs
+/// apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Files in this folder.
@@ -52,14 +54,15 @@ pub enum Bodies {
     None,
     /// That of the first link.
     First,
-    /// All. With [`CrawlSpec::ordered`] those that wait for an earlier one are in memory, and a run that is continued
-    /// fetches them again.
+    /// All. With [`CrawlSpec::ordered`] those that wait for an earlier one are in memory, and a run
+    /// that is continued fetches them again.
     All,
 }
 
 /// What a crawl fetches, and within which limits.
 ///
-/// The sources and the output identify a run: a crawl with the same ones continues an interrupted run where it stopped.
+/// The sources and the output identify a run: a crawl with the same ones continues an interrupted
+/// run where it stopped.
 ///
 /// ```
 /// use fetchwise_crawl::CrawlSpec;
@@ -71,29 +74,33 @@ pub enum Bodies {
 pub struct CrawlSpec {
     /// The sources of links, in the order in which they are read. Default: none.
     pub sources: Vec<LinkSource>,
-    /// The fields of links of [`LinkSource::Url`], without `url` and `id`. By default they obey robots.txt.
+    /// The fields of links of [`LinkSource::Url`], without `url` and `id`. By default they obey
+    /// robots.txt.
     pub named: Link,
-    /// The fields that links of all other sources have unless their line names others. By default they obey robots.txt.
+    /// The fields that links of all other sources have unless their line names others. By default
+    /// they obey robots.txt.
     pub listed: Link,
     /// The limit of links at work. Links that wait in the middle of a visit do not count. Default: 16.
     pub concurrency: usize,
-    /// The limit of links of one host at work. Default: none, so that the pace of the host alone decides.
+    /// The limit of links of one host at work. Default: none, so that the pace of the host alone
+    /// decides.
     pub per_host: Option<u8>,
-    /// The limit of a link's wait for its host's pace. A link that would wait longer counts as paused. Default: 15
-    /// minutes.
+    /// The limit of a link's wait for its host's pace. A link that would wait longer counts as
+    /// paused. Default: 15 minutes.
     pub max_wait: Duration,
     /// How long the run waits for paused links once nothing else is left. Default: 15 minutes.
     pub pause_wait: PauseWait,
     /// The time for open requests after a request to stop. Default: 5 seconds.
     pub grace: Duration,
-    /// Whether results come in the order of the input. One that waits for an earlier one is in a file. Default: no.
+    /// Whether results come in the order of the input. One that waits for an earlier one is in a
+    /// file. Default: no.
     pub ordered: bool,
     /// Which results have the response. Default: none.
     pub bodies: Bodies,
     /// Where pages are kept. Default: unknown.
     pub output: Option<Output>,
-    /// Only the links that the last run with the same sources and output left, and that ended like this. Default: all
-    /// links.
+    /// Only the links that the last run with the same sources and output left, and that ended like
+    /// this. Default: all links.
     pub only: Vec<LeftLinks>,
     /// Whether an interrupted run is forgotten instead of continued. Default: no.
     pub restart: bool,

@@ -27,8 +27,8 @@ pub(crate) enum StopRequest {
 }
 
 impl StopWatch {
-    /// Returns the state before any request. `asked` is the number of requests to stop; after the first one, open requests
-    /// have the time `grace`.
+    /// Returns the state before any request. `asked` is the number of requests to stop; after the
+    /// first one, open requests have the time `grace`.
     pub(crate) fn new(asked: Option<watch::Receiver<u32>>, grace: Duration) -> Self {
         let is_listening = asked.is_some();
         // Without a listener nobody waits for the channel, whose sender is gone.

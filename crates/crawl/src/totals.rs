@@ -72,7 +72,9 @@ impl Totals {
             *self.errors.entry(error_type.to_owned()).or_default() += 1;
         }
         let end = LinkEnd::of(report);
-        let host = parse(&report.url).ok().and_then(|url| url.host_str().map(|host| domain_of(host).to_owned()));
+        let host = parse(&report.url)
+            .ok()
+            .and_then(|url| url.host_str().map(|host| domain_of(host).to_owned()));
         if let Some(host) = host
             && (self.hosts.len() < MAX_HOSTS || self.hosts.contains_key(&host))
         {
@@ -93,14 +95,17 @@ impl Totals {
                 self.delivered += 1;
                 self.bytes += report.bytes;
             }
-            _ if !report.is_classified() || report.error_type == Some(INTERNAL) => self.unclassified += 1,
+            _ if !report.is_classified() || report.error_type == Some(INTERNAL) => {
+                self.unclassified += 1
+            }
             LinkEnd::Missing => self.missing += 1,
             LinkEnd::Paused => self.paused += 1,
             LinkEnd::Failed | LinkEnd::FailedHere => self.failed += 1,
         }
     }
 
-    /// Returns the number of links that were not delivered, although the site has them as far as is known.
+    /// Returns the number of links that were not delivered, although the site has them as far as is
+    /// known.
     pub fn not_delivered(&self) -> u64 {
         self.failed + self.paused + self.unclassified
     }
@@ -110,8 +115,9 @@ impl PausedHosts {
     fn add(&mut self, report: &Report) {
         self.until = self.until.max(report.paused_until);
         if self.names.len() < MAX_HOSTS
-            && let Some(host) =
-                parse(&report.url).ok().and_then(|url| url.host_str().map(|host| domain_of(host).to_owned()))
+            && let Some(host) = parse(&report.url)
+                .ok()
+                .and_then(|url| url.host_str().map(|host| domain_of(host).to_owned()))
         {
             self.names.insert(host);
         }
@@ -136,10 +142,17 @@ mod tests {
             success: error_type.is_none(),
             ..Report::default()
         };
-        for error in [None, Some("not_found"), Some("timeout"), Some(Report::PAUSED), Some(Report::NO_FETCHER)] {
+        for error in [
+            None,
+            Some("not_found"),
+            Some("timeout"),
+            Some(Report::PAUSED),
+            Some(Report::NO_FETCHER),
+        ] {
             totals.add(&of(error));
         }
-        let counts = [totals.delivered, totals.missing, totals.failed, totals.paused, totals.unclassified];
+        let counts =
+            [totals.delivered, totals.missing, totals.failed, totals.paused, totals.unclassified];
         assert_eq!((counts, totals.not_delivered(), totals.errors.len()), ([1; 5], 3, 4));
         assert_eq!(totals.paused_hosts.names().collect::<Vec<_>>(), ["a.e.org"]);
     }

@@ -1,15 +1,17 @@
 //! Fits the confidence of a sum of cues to labelled pages, by cross-validation over sites:
-//! `cargo run -p fetchwise-detect --features json --example calibrate -- [--samples] FILE...`. A file is a labelled
-//! corpus in JSON lines, or a `.tsv` of samples that `--samples` has printed: what the detector saw of each page.
+//! `cargo run -p fetchwise-detect --features json --example calibrate -- [--samples]
+//! FILE...`. A file is a labelled corpus in JSON lines, or a `.tsv` of samples that `--samples` has
+//! printed: what the detector saw of each page.
 //!
-//! A page takes part if the detector weighs its cues and one of them is a core concept. Its margin is the sum above the
-//! threshold, at status 200. Pages of one site (a repository, in the `source` of a line) are in one fold, so a fit is
-//! judged on sites that it has not seen. The program prints the losses of the curve that was fixed before, of the shipped one and of two fits, the shares
-//! by margin, and the knots for `CONFIDENCE` in `src/cues.rs`.
+//! A page takes part if the detector weighs its cues and one of them is a core concept. Its margin
+//! is the sum above the threshold, at status 200. Pages of one site (a repository, in the `source`
+//! of a line) are in one fold, so a fit is judged on sites that it has not seen. The program prints
+//! the losses of the curve that was fixed before, of the shipped one and of two fits, the shares by
+//! margin, and the knots for `CONFIDENCE` in `src/cues.rs`.
 //!
-//! Only confidence and threshold are fitted. The rules and weights are written by hand, and their authors have read the
-//! corpora: no fold can undo that. `calibration/first-sight.tsv` therefore has samples of rules that did not know the
-//! rewordings yet, and the shipped knots come from it.
+//! Only confidence and threshold are fitted. The rules and weights are written by hand, and their
+//! authors have read the corpora: no fold can undo that. `calibration/first-sight.tsv` therefore
+//! has samples of rules that did not know the rewordings yet, and the shipped knots come from it.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -39,15 +41,22 @@ struct Sample {
 
 /// Returns the fold of a site: the same for all of its pages, in every run.
 fn fold_of(site: &str) -> u64 {
-    let hash = site
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let hash = site.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
     (hash >> 20) % FOLDS
 }
 
 impl Sample {
     fn new(set: &str, site: &str, is_block: bool, margin: Option<i32>, by_rule: bool) -> Self {
-        Self { set: set.to_owned(), site: site.to_owned(), fold: fold_of(site), is_block, margin, by_rule }
+        Self {
+            set: set.to_owned(),
+            site: site.to_owned(),
+            fold: fold_of(site),
+            is_block,
+            margin,
+            by_rule,
+        }
     }
 
     /// Reads a line that [`Sample::print`] has printed.
@@ -61,7 +70,10 @@ impl Sample {
 
     fn print(&self) {
         let margin = self.margin.map_or_else(|| "-".to_owned(), |margin| margin.to_string());
-        let (label, by) = (if self.is_block { "block" } else { "other" }, if self.by_rule { "rule" } else { "cues" });
+        let (label, by) = (
+            if self.is_block { "block" } else { "other" },
+            if self.by_rule { "rule" } else { "cues" },
+        );
         println!("{}\t{}\t{label}\t{margin}\t{by}", self.set, self.site);
     }
 }
@@ -77,7 +89,9 @@ fn read(path: &Path) -> Result<Vec<Sample>, Box<dyn Error>> {
     let content = std::fs::read_to_string(path)?;
     let lines = content.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     if path.extension().is_some_and(|extension| extension == "tsv") {
-        return lines.map(|line| Sample::parse(line).ok_or_else(|| format!("invalid sample: {line}").into())).collect();
+        return lines
+            .map(|line| Sample::parse(line).ok_or_else(|| format!("invalid sample: {line}").into()))
+            .collect();
     }
     let set = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let detector = Detector::new();
@@ -97,9 +111,16 @@ fn read(path: &Path) -> Result<Vec<Sample>, Box<dyn Error>> {
         let found = detector.explain(&page, &mut scratch);
         let margin = found.cues.filter(|cues| cues.core).map(|cues| cues.sum - cues.threshold);
         let verdict = &found.verdict;
-        let by_rule = (verdict.is_blocked || verdict.is_queued) && verdict.rule.as_deref() != Some("cues");
+        let by_rule =
+            (verdict.is_blocked || verdict.is_queued) && verdict.rule.as_deref() != Some("cues");
         let site = text("source").split(' ').next().unwrap_or_default();
-        samples.push(Sample::new(&set, site, matches!(text("label"), "block" | "queue"), margin, by_rule));
+        samples.push(Sample::new(
+            &set,
+            site,
+            matches!(text("label"), "block" | "queue"),
+            margin,
+            by_rule,
+        ));
     }
     Ok(samples)
 }
@@ -108,7 +129,8 @@ fn logistic(intercept: f64, slope: f64, margin: i32) -> f64 {
     1.0 / (1.0 + (-(intercept + slope * f64::from(margin))).exp())
 }
 
-/// Fits intercept and slope by Newton's method, with a weak prior on the slope so that separable pages have a fit.
+/// Fits intercept and slope by Newton's method, with a weak prior on the slope so that separable
+/// pages have a fit.
 fn fit_logistic(pages: &[(i32, bool)]) -> (f64, f64) {
     const PRIOR: f64 = 40.0;
     let (mut intercept, mut slope) = (0.0, 0.05);
@@ -130,8 +152,8 @@ fn fit_logistic(pages: &[(i32, bool)]) -> (f64, f64) {
     (intercept, slope)
 }
 
-/// Fits a rising step function by pooling adjacent violators: pairs of the lowest margin of a step and its share, with
-/// one page of each kind added to a step.
+/// Fits a rising step function by pooling adjacent violators: pairs of the lowest margin of a step
+/// and its share, with one page of each kind added to a step.
 fn fit_isotonic(pages: &[(i32, bool)]) -> Vec<(i32, f64)> {
     let mut sorted = pages.to_vec();
     sorted.sort_unstable();
@@ -182,7 +204,8 @@ fn mistakes<'s>(samples: impl Iterator<Item = &'s Sample>, least: i32) -> (usize
     (misses, alarms)
 }
 
-/// Returns the margin with the least cost on some pages, the one next to the shipped one of several.
+/// Returns the margin with the least cost on some pages, the one next to the shipped one of
+/// several.
 fn best_threshold<'s>(samples: impl Iterator<Item = &'s Sample> + Clone) -> i32 {
     let cost = |least: i32| {
         let (misses, alarms) = mistakes(samples.clone(), least);
@@ -214,7 +237,8 @@ fn print_reliability(name: &str, predictions: &[(f64, bool)]) {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let files: Vec<PathBuf> = arguments.iter().filter(|of| *of != "--samples").map(PathBuf::from).collect();
+    let files: Vec<PathBuf> =
+        arguments.iter().filter(|of| *of != "--samples").map(PathBuf::from).collect();
     if files.is_empty() {
         return Err("no pages: name one or more CORPUS.jsonl or SAMPLES.tsv".into());
     }
@@ -224,13 +248,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         samples.iter().for_each(Sample::print);
         return Ok(());
     }
-    let weighed: Vec<(&Sample, i32)> = samples.iter().filter_map(|s| Some((s, s.margin?))).collect();
+    let weighed: Vec<(&Sample, i32)> =
+        samples.iter().filter_map(|s| Some((s, s.margin?))).collect();
     println!("{} pages, {} of them with a core concept", samples.len(), weighed.len());
 
-    let (mut fixed, mut shipped, mut by_logistic, mut by_isotonic) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut fixed, mut shipped, mut by_logistic, mut by_isotonic) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for fold in 0..FOLDS {
-        let rest: Vec<(i32, bool)> =
-            weighed.iter().filter(|(s, _)| s.fold != fold).map(|(s, margin)| (*margin, s.is_block)).collect();
+        let rest: Vec<(i32, bool)> = weighed
+            .iter()
+            .filter(|(s, _)| s.fold != fold)
+            .map(|(s, margin)| (*margin, s.is_block))
+            .collect();
         let ((intercept, slope), steps) = (fit_logistic(&rest), fit_isotonic(&rest));
         for (s, margin) in weighed.iter().filter(|(s, _)| s.fold == fold) {
             fixed.push((logistic(0.0, 1.0 / 15.0, *margin).min(0.97), s.is_block));
@@ -240,7 +269,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!("\n| curve | log loss | Brier score |\n|---|---|---|");
-    let curves = [("fixed", &fixed), ("shipped", &shipped), ("logistic", &by_logistic), ("isotonic", &by_isotonic)];
+    let curves = [
+        ("fixed", &fixed),
+        ("shipped", &shipped),
+        ("logistic", &by_logistic),
+        ("isotonic", &by_isotonic),
+    ];
     for (name, predictions) in curves {
         let (log, brier) = losses(predictions);
         println!("| {name} | {log:.3} | {brier:.3} |");
@@ -248,7 +282,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("\n| curve | confidence from | mean | blocks |\n|---|---|---|---|");
     curves.iter().for_each(|(name, predictions)| print_reliability(name, predictions));
 
-    println!("\n| corpus | blocks | missed, shipped | alarms | missed, other folds' threshold | alarms | thresholds |");
+    println!(
+        "\n| corpus | blocks | missed, shipped | alarms | missed, other folds' threshold | alarms | thresholds |"
+    );
     println!("|---|---|---|---|---|---|---|");
     let threshold = |fold: u64| best_threshold(samples.iter().filter(move |s| s.fold != fold));
     let thresholds: Vec<i32> = (0..FOLDS).map(threshold).collect();
@@ -256,8 +292,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     names.dedup();
     for name in names {
         let set = || samples.iter().filter(|s| s.set == name);
-        let held_out =
-            thresholds.iter().zip(0..FOLDS).map(|(least, fold)| mistakes(set().filter(|s| s.fold == fold), *least));
+        let held_out = thresholds
+            .iter()
+            .zip(0..FOLDS)
+            .map(|(least, fold)| mistakes(set().filter(|s| s.fold == fold), *least));
         let (misses, alarms) = held_out.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         let (shipped_misses, shipped_alarms) = mistakes(set(), 0);
         let (blocks, pages) = (set().filter(|s| s.is_block).count(), set().count());

@@ -1,4 +1,5 @@
-//! Classifies a saved response: `cargo run -p fetchwise-detect --example classify -- [PAGE.html [STATUS]]`.
+//! Classifies a saved response: `cargo run -p fetchwise-detect --example classify -- [PAGE.html
+//! [STATUS]]`.
 //!
 //! Without arguments it classifies a short challenge page.
 

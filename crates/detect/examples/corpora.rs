@@ -1,12 +1,14 @@
 //! Measures the detector on labelled pages and on ordinary ones, in one table:
-//! `cargo run --release -p fetchwise-detect --features json --example corpora -- [--mistakes] [PATH...]`.
+//! `cargo run --release -p fetchwise-detect --features json --example corpora -- [--mistakes]
+//! [PATH...]`.
 //!
-//! A path is a labelled corpus in JSON lines, whose lines have a `body_path` or the page itself in `html`, or a folder
-//! whose HTML files are all content. Without a path, the corpora in `FETCHWISE_CORPUS`, `FETCHWISE_CORPUS2` and so on
-//! and the folder in `FETCHWISE_MANUALS` are read. Each page is judged by its body alone, as if its status were 200.
+//! A path is a labelled corpus in JSON lines, whose lines have a `body_path` or the page itself in
+//! `html`, or a folder whose HTML files are all content. Without a path, the corpora in
+//! `FETCHWISE_CORPUS`, `FETCHWISE_CORPUS2` and so on and the folder in `FETCHWISE_MANUALS` are
+//! read. Each page is judged by its body alone, as if its status were 200.
 //!
-//! A page counts in the row of its group. Labels and details name the group: see `Group::of`. `--mistakes` prints each
-//! page that is on the wrong side, with the reason of its verdict.
+//! A page counts in the row of its group. Labels and details name the group: see `Group::of`.
+//! `--mistakes` prints each page that is on the wrong side, with the reason of its verdict.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -37,7 +39,11 @@ impl Group {
             "block" if arguable => return None,
             "network" => Self::Network,
             "block" | "queue" if detail.starts_with("net_") => Self::Network,
-            "block" | "queue" if detail.starts_with("own_") || detail.starts_with("errorpages_") => Self::SiteBuilt,
+            "block" | "queue"
+                if detail.starts_with("own_") || detail.starts_with("errorpages_") =>
+            {
+                Self::SiteBuilt
+            }
             "block" | "queue" => Self::Vendor,
             "failure" => Self::Failure,
             "gate" => Self::Gate,
@@ -65,7 +71,9 @@ const MEASURES: [Measure; 15] = [
     (Group::Content, "content called a block", is_found),
     (Group::Content, "content called a failure", |verdict| verdict.is_server_error),
     (Group::Content, "content called a shell", |verdict| verdict.has_spa),
-    (Group::Content, "content called empty", |verdict| verdict.is_empty && verdict.redirect.is_none()),
+    (Group::Content, "content called empty", |verdict| {
+        verdict.is_empty && verdict.redirect.is_none()
+    }),
     (Group::Manual, "manuals called a block", is_found),
     (Group::Manual, "manuals called a failure", |verdict| verdict.is_server_error),
 ];
@@ -74,7 +82,8 @@ fn is_found(verdict: &Verdict) -> bool {
     verdict.is_blocked || verdict.is_queued
 }
 
-/// The measures at which a page on the list is a mistake if it counts; at the others, if it does not.
+/// The measures at which a page on the list is a mistake if it counts; at the others, if it does
+/// not.
 fn is_alarm(name: &str) -> bool {
     name.contains("called")
 }
@@ -104,7 +113,8 @@ impl Tally {
             let entry = self.counts.entry(index).or_default();
             *entry = (entry.0 + usize::from(counted), entry.1 + 1);
             if counted == is_alarm(measure) {
-                self.mistakes.push(format!("not as wanted, {measure}: {name}: {}", verdict.reason()));
+                self.mistakes
+                    .push(format!("not as wanted, {measure}: {name}: {}", verdict.reason()));
             }
         }
     }
@@ -115,9 +125,14 @@ impl Tally {
             let share = 100.0 * *part as f64 / (*whole).max(1) as f64;
             let (low, high) = (100.0 * low, 100.0 * high);
             let measure = MEASURES.get(*index).map_or("", |(_, name, _)| name);
-            println!("| {set} | {measure} | {part} of {whole} | {share:.2} % | {low:.2} to {high:.2} % |");
+            println!(
+                "| {set} | {measure} | {part} of {whole} | {share:.2} % | {low:.2} to {high:.2} % |"
+            );
         }
-        println!("| {set} | pages without visible text called content | {} of {} | | |", self.silent, self.html);
+        println!(
+            "| {set} | pages without visible text called content | {} of {} | | |",
+            self.silent, self.html
+        );
         if with_mistakes {
             self.mistakes.iter().for_each(|mistake| eprintln!("{set}: {mistake}"));
         }
@@ -149,7 +164,8 @@ fn read_corpus(detector: &Detector, path: &Path, tally: &mut Tally) -> Result<()
         let arguable = labelled["arguable"].as_bool().unwrap_or_default();
         let status = labelled["status"].as_u64().unwrap_or(200);
         let group = Group::of(text("label"), text("detail"), text("note"), status, arguable);
-        let name = format!("{} {} {} {}", text("body_path"), text("detail"), text("lang"), text("note"));
+        let name =
+            format!("{} {} {} {}", text("body_path"), text("detail"), text("lang"), text("note"));
         tally.add(group, &name, &verdict);
     }
     Ok(())
@@ -168,23 +184,34 @@ fn read_folder(detector: &Detector, folder: &Path, scratch: &mut Scratch, tally:
         {
             let headers = [Header::new("content-type", "text/html")];
             let page = Page { status: 200, headers: &headers, body: &body, ..Page::default() };
-            tally.add(Some(Group::Manual), &path.display().to_string(), &detector.inspect(&page, scratch));
+            tally.add(
+                Some(Group::Manual),
+                &path.display().to_string(),
+                &detector.inspect(&page, scratch),
+            );
         }
     }
 }
 
 /// Returns the paths in the environment.
 fn known_paths() -> Vec<PathBuf> {
-    ["FETCHWISE_CORPUS", "FETCHWISE_CORPUS2", "FETCHWISE_CORPUS3", "FETCHWISE_CORPUS4", "FETCHWISE_MANUALS"]
-        .iter()
-        .filter_map(|name| std::env::var_os(name).map(PathBuf::from))
-        .collect()
+    [
+        "FETCHWISE_CORPUS",
+        "FETCHWISE_CORPUS2",
+        "FETCHWISE_CORPUS3",
+        "FETCHWISE_CORPUS4",
+        "FETCHWISE_MANUALS",
+    ]
+    .iter()
+    .filter_map(|name| std::env::var_os(name).map(PathBuf::from))
+    .collect()
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let with_mistakes = arguments.iter().any(|argument| argument == "--mistakes");
-    let named: Vec<PathBuf> = arguments.iter().filter(|of| *of != "--mistakes").map(PathBuf::from).collect();
+    let named: Vec<PathBuf> =
+        arguments.iter().filter(|of| *of != "--mistakes").map(PathBuf::from).collect();
     let paths = if named.is_empty() { known_paths() } else { named };
     if paths.is_empty() {
         return Err("no pages: name a CORPUS.jsonl or a folder, or set FETCHWISE_CORPUS".into());
@@ -198,7 +225,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         } else {
             read_corpus(&detector, &path, &mut tally)?;
         }
-        let set = path.parent().filter(|_| path.is_file()).unwrap_or(&path).file_name().unwrap_or_default();
+        let set = path
+            .parent()
+            .filter(|_| path.is_file())
+            .unwrap_or(&path)
+            .file_name()
+            .unwrap_or_default();
         tally.print(&set.to_string_lossy(), with_mistakes);
     }
     Ok(())

@@ -1,10 +1,10 @@
 //! Classification: the evidence found in a page, weighed in one fixed order.
 //!
-//! The order: headers by which a vendor says that it responded; markers, titles, sentences, widgets and shell scripts;
-//! the status; application shells and emptiness.
+//! The order: headers by which a vendor says that it responded; markers, titles, sentences, widgets
+//! and shell scripts; the status; application shells and emptiness.
 //!
-//! Owns: the last stages of a page, [`Held`], [`Weighed`] and [`Judged`]; [`crate::collect`] has those before. Each is
-//! made from the one before.
+//! Owns: the last stages of a page, [`Held`], [`Weighed`] and [`Judged`]; [`crate::collect`] has
+//! those before. Each is made from the one before.
 //!
 //! Invariants: with more visible text than a rule allows, the rule proves nothing.
 
@@ -13,7 +13,9 @@ use std::sync::Arc;
 use memchr::memmem;
 
 use super::cues::CueInput;
-use crate::collect::{Decoded, Found, NO_LIMIT, script_bytes, speaks_without_scripts, vendor_bit, without_long_raw};
+use crate::collect::{
+    Decoded, Found, NO_LIMIT, script_bytes, speaks_without_scripts, vendor_bit, without_long_raw,
+};
 use crate::html::page_facts::{HARDLY_ANY_TEXT, PageFacts};
 use crate::rules::condition::ConditionInput;
 
@@ -32,12 +34,14 @@ use crate::verdict::CONTENT_CHARS;
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::response::{Page, header, media_type};
 
-/// Visible characters below which a page with a password field may be a login form in front of the content.
+/// Visible characters below which a page with a password field may be a login form in front of the
+/// content.
 const LOGIN_WALL_CHARS: u32 = 600;
 /// Maximum visible characters and links of a page with a log-in and nothing else.
 const BARE_LOGIN_CHARS: u32 = 300;
 const BARE_LOGIN_LINKS: u32 = 12;
-/// Maximum visible characters of a block page with status 200 and the furniture of a site's pages ...
+/// Maximum visible characters of a block page with status 200 and the furniture of a site's pages
+/// ...
 const FURNISHED_CHARS: u32 = 250;
 /// ... and its maximum links, where words are the evidence.
 const FURNISHED_LINKS: u32 = 4;
@@ -45,11 +49,12 @@ const FURNISHED_LINKS: u32 = 4;
 const HIDDEN_CONTENT: usize = 1_000;
 /// Confidence of a failure that cues indicate.
 const FAILURE_CONFIDENCE: f32 = 0.8;
-/// Rules of words with at most this limit of visible characters are vague. They prove nothing where something else
-/// explains the words: a form that asks who the visitor is, or status 404.
+/// Rules of words with at most this limit of visible characters are vague. They prove nothing where
+/// something else explains the words: a form that asks who the visitor is, or status 404.
 const VAGUE_CHARS: u32 = 500;
 
-/// The shipped rules for templates that a script has not filled yet: their sentences are no content.
+/// The shipped rules for templates that a script has not filled yet: their sentences are no
+/// content.
 const TEMPLATES: [&str; 2] = ["spa-template", "spa-named"];
 
 /// The shipped rule whose words errors and apologies contain, too.
@@ -75,7 +80,8 @@ pub(super) struct Judged<'a> {
     pub(super) verdict: Verdict,
 }
 
-/// Takes one page through all stages, with the rules of `table`, and ends with what `end` wants of the last.
+/// Takes one page through all stages, with the rules of `table`, and ends with what `end` wants of
+/// the last.
 pub(super) fn inspect<T>(
     context: &ReadContext,
     table: &RuleTable,
@@ -141,11 +147,14 @@ impl<'a> Found<'a> {
             max_visible_chars = max_visible_chars.min(FURNISHED_CHARS);
             max_links = max_links.min(FURNISHED_LINKS);
         }
-        // A form for a message explains the words that no vendor wrote: it is guarded by a captcha, or a question.
+        // A form for a message explains the words that no vendor wrote: it is guarded by a captcha,
+        // or a question.
         if facts.asks_message && wording && rule.vendor.is_none() && page.status == 200 {
             return false;
         }
-        if facts.asks_identity && (rule.grade == Grade::Weak || (wording && rule.max_visible_chars <= VAGUE_CHARS)) {
+        if facts.asks_identity
+            && (rule.grade == Grade::Weak || (wording && rule.max_visible_chars <= VAGUE_CHARS))
+        {
             return false;
         }
         // A missing page may say so in any words.
@@ -156,7 +165,8 @@ impl<'a> Found<'a> {
         if wording && rule.vendor.is_none() && self.asks_for_credentials() {
             return false;
         }
-        (rule.max_visible_chars >= NO_LIMIT || (facts.complete && facts.visible.chars <= max_visible_chars))
+        (rule.max_visible_chars >= NO_LIMIT
+            || (facts.complete && facts.visible.chars <= max_visible_chars))
             && facts.links <= max_links
             && rule.conditions.hold(ConditionInput { page, facts })
     }
@@ -184,10 +194,12 @@ impl<'a> Held<'a> {
 
     /// Returns whether this rule, which holds, makes the page a block.
     fn decides(&self, rule: &Rule) -> bool {
-        // A widget's script next to an application's marker belongs to the application. Stronger evidence needs a named
-        // framework to be explained.
-        let explains = |by: &Rule| by.application && (rule.grade == Grade::Weak || by.framework.is_some());
-        let is_explained = || rule.conditions.mount == Some(false) && self.rules().any(|(_, by)| explains(by));
+        // A widget's script next to an application's marker belongs to the application. Stronger
+        // evidence needs a named framework to be explained.
+        let explains =
+            |by: &Rule| by.application && (rule.grade == Grade::Weak || by.framework.is_some());
+        let is_explained =
+            || rule.conditions.mount == Some(false) && self.rules().any(|(_, by)| explains(by));
         let threshold = self.found.page.context.options.block_threshold;
         rule.grade.blocks() && rule.confidence >= threshold && !is_explained()
     }
@@ -202,7 +214,8 @@ impl<'a> Held<'a> {
         let has_failed = table.concepts.may_have_failed(meanings);
         let doubtful = (table.vocabulary.is_about(meanings) || has_failed || may_ask) && by_words;
         let is_named = (table.concepts.may_be_of_network(meanings) || read.signs.any()) && by_words;
-        let may_withhold = read.signs.names_asked && table.vocabulary.may_withhold(read.all_meanings)
+        let may_withhold = read.signs.names_asked
+            && table.vocabulary.may_withhold(read.all_meanings)
             || read.signs.led_away && meanings != 0;
         let may_be_block = page.is_html
             && !self.found.asks_for_credentials()
@@ -218,7 +231,10 @@ impl<'a> Held<'a> {
         }
         let out = Weighed { held: self, weighing, is_unweighed: may_be_block && !cues_count };
         // Articles about block pages, failures and log-ins use the same words.
-        if cues_count && doubtful && (out.weighing.is_about_blocks() || out.weighing.is_failure() || out.is_gate()) {
+        if cues_count
+            && doubtful
+            && (out.weighing.is_about_blocks() || out.weighing.is_failure() || out.is_gate())
+        {
             out.held.held.retain(|&index| !is_wording(&table.rules[index as usize]));
         }
         out
@@ -236,10 +252,11 @@ impl<'a> Held<'a> {
         let explained = found.is_furnished() && facts.visible.chars > FURNISHED_CHARS;
         // A rule for the thinnest pages only is no more than a word.
         let is_known = |rule: &Rule| {
-            matches!(rule.grade, Grade::Title | Grade::Sentence) && rule.max_visible_chars > HARDLY_ANY_TEXT
+            matches!(rule.grade, Grade::Title | Grade::Sentence)
+                && rule.max_visible_chars > HARDLY_ANY_TEXT
         };
-        let has_known_words =
-            !explained && touched.iter().any(|&index| is_known(found.rule(index)) && found.is_complete(index));
+        let has_known_words = !explained
+            && touched.iter().any(|&index| is_known(found.rule(index)) && found.is_complete(index));
         let names_product = self.names_product();
         let Found { page, read, work, .. } = &mut self.found;
         let input = CueInput {
@@ -274,7 +291,8 @@ impl<'a> Weighed<'a> {
         self.weighing.is_gate(self.facts().password || self.facts().asks_identity)
     }
 
-    /// Returns whether the page asks for a log-in and refuses nothing else. A refusing status outweighs the words.
+    /// Returns whether the page asks for a log-in and refuses nothing else. A refusing status
+    /// outweighs the words.
     fn is_gate(&self) -> bool {
         self.says_gate() && !matches!(self.page().status, 403 | 429 | 451)
     }
@@ -287,13 +305,15 @@ impl<'a> Weighed<'a> {
             None => self.decide(&mut verdict),
         }
         let by_product = self.held.rules().any(|(_, rule)| rule.network);
-        verdict.network_block =
-            verdict.is_blocked && (by_product || verdict.vendor.is_none() && self.weighing.is_network());
+        verdict.network_block = verdict.is_blocked
+            && (by_product || verdict.vendor.is_none() && self.weighing.is_network());
         verdict.has_paywall = self.held.first(Grade::Paywall).is_some();
         if verdict.is_html {
-            verdict.soft_404 = (200..300).contains(&self.page().status) && self.held.first(Grade::NotFound).is_some();
+            verdict.soft_404 = (200..300).contains(&self.page().status)
+                && self.held.first(Grade::NotFound).is_some();
             verdict.has_login_wall = !verdict.is_blocked && self.asks_for_login();
-            verdict.is_login_redirect = verdict.has_login_wall && login_address::is_led_to(self.page());
+            verdict.is_login_redirect =
+                verdict.has_login_wall && login_address::is_led_to(self.page());
         }
         if verdict.grade != Some(Grade::Content) && self.is_thin(&verdict) {
             self.judge_thin(&mut verdict);
@@ -322,10 +342,15 @@ impl<'a> Weighed<'a> {
         let (facts, lower) = (self.facts(), &page.bytes.lower);
         let rest = lower.get(facts.end..).unwrap_or_default();
         Verdict {
-            text_chars: if facts.visible.chars == 0 { text_in_waiting(facts, lower) } else { facts.visible.chars },
+            text_chars: if facts.visible.chars == 0 {
+                text_in_waiting(facts, lower)
+            } else {
+                facts.visible.chars
+            },
             text_complete: facts.complete,
             noscript_chars: facts.noscript.chars,
-            high_script_ratio: (facts.script_bytes + script_bytes(page.context, rest)) * 2 > lower.len(),
+            high_script_ratio: (facts.script_bytes + script_bytes(page.context, rest)) * 2
+                > lower.len(),
             ..measured
         }
     }
@@ -333,9 +358,11 @@ impl<'a> Weighed<'a> {
     /// Returns the vendors that are present.
     fn present_vendors(&self) -> Vendors {
         let Held { found, held } = &self.held;
-        let is_present = |index: &&u16| found.rule(**index).grade == Grade::Presence || held.contains(*index);
+        let is_present =
+            |index: &&u16| found.rule(**index).grade == Grade::Presence || held.contains(*index);
         let present = found.evidence.touched.iter().filter(is_present);
-        let bits = present.fold(found.presence, |bits, &index| bits | vendor_bit(found.rule(index)));
+        let bits =
+            present.fold(found.presence, |bits, &index| bits | vendor_bit(found.rule(index)));
         Vendors { names: (bits != 0).then(|| Arc::clone(&found.page.table.vendors)), bits }
     }
 
@@ -366,7 +393,9 @@ impl<'a> Weighed<'a> {
                 self.decided_by_cues(FAILURE_CONFIDENCE, verdict);
                 verdict.is_server_error = true;
             }
-            (Some(block), queue) if queue.is_none() || block.grade == Grade::Mitigated => self.block_by(block, verdict),
+            (Some(block), queue) if queue.is_none() || block.grade == Grade::Mitigated => {
+                self.block_by(block, verdict)
+            }
             (_, Some(queue)) => {
                 verdict.is_queued = true;
                 self.decided_by(queue, verdict);
@@ -401,13 +430,18 @@ impl<'a> Weighed<'a> {
     /// Makes the page a block by this rule.
     fn block_by(&self, block: &Rule, verdict: &mut Verdict) {
         verdict.is_blocked = true;
-        let challenges = self.held.rules().any(|(_, rule)| self.held.decides(rule) && !rule.refusal);
-        verdict.block_type = Some(if challenges { BlockKind::Challenge } else { BlockKind::Refusal });
+        let challenges =
+            self.held.rules().any(|(_, rule)| self.held.decides(rule) && !rule.refusal);
+        verdict.block_type =
+            Some(if challenges { BlockKind::Challenge } else { BlockKind::Refusal });
         self.decided_by(block, verdict);
         if block.vendor.is_none() {
-            let names = |rule: &Rule| (rule.grade.blocks() || rule.grade == Grade::Refusal) && rule.vendor.is_some();
+            let names = |rule: &Rule| {
+                (rule.grade.blocks() || rule.grade == Grade::Refusal) && rule.vendor.is_some()
+            };
             let named = self.held.rules().find(|(_, rule)| names(rule));
-            verdict.vendor = named.and_then(|(_, rule)| self.held.found.page.table.vendor(rule.vendor));
+            verdict.vendor =
+                named.and_then(|(_, rule)| self.held.found.page.table.vendor(rule.vendor));
         }
     }
 
@@ -418,7 +452,8 @@ impl<'a> Weighed<'a> {
         if verdict.has_login_wall && verdict.text_chars > 0 {
             return;
         }
-        // Nothing is known about content beyond the limit of bytes, but without any text there is none.
+        // Nothing is known about content beyond the limit of bytes, but without any text there is
+        // none.
         let is_cut = verdict.bytes as usize >= self.held.found.page.context.options.max_bytes;
         if is_cut && !facts.body {
             verdict.is_empty = verdict.text_chars == 0;
@@ -434,14 +469,18 @@ impl<'a> Weighed<'a> {
                 verdict.has_spa = true;
                 self.decided_by(rule, verdict);
                 let names = |rule: &Rule| rule.grade == Grade::Spa && rule.framework.is_some();
-                let named = self.held.rules().filter(|(_, rule)| names(rule)).min_by_key(|(index, _)| *index);
+                let named = self
+                    .held
+                    .rules()
+                    .filter(|(_, rule)| names(rule))
+                    .min_by_key(|(index, _)| *index);
                 verdict.framework = named.and_then(|(_, rule)| rule.framework.clone());
             }
             None => verdict.is_empty = verdict.text_chars == 0 || !shows_something(facts),
         }
     }
-    /// Returns whether a page asks for a log-in in place of the content: it came from a log-in address, it says so before
-    /// all else, or it is a form for a password and nothing else.
+    /// Returns whether a page asks for a log-in in place of the content: it came from a log-in
+    /// address, it says so before all else, or it is a form for a password and nothing else.
     fn asks_for_login(&self) -> bool {
         let (page, facts) = (self.page(), self.facts());
         if !facts.complete || facts.visible.chars >= LOGIN_WALL_CHARS {
@@ -450,7 +489,8 @@ impl<'a> Weighed<'a> {
         let asks = facts.inputs > 0 && (facts.password || facts.asks_identity);
         let is_bare = facts.visible.chars <= BARE_LOGIN_CHARS && facts.links <= BARE_LOGIN_LINKS;
         let says = self.says_gate();
-        let is_elsewhere = matches!((page.url, page.final_url), (Some(asked), Some(got)) if asked != got);
+        let is_elsewhere =
+            matches!((page.url, page.final_url), (Some(asked), Some(got)) if asked != got);
         page.status == 401
             || login_address::is_led_to(page) && (asks || says)
             || facts.password && (is_elsewhere || says || is_bare)
@@ -461,13 +501,15 @@ impl<'a> Weighed<'a> {
     fn is_thin(&self, verdict: &Verdict) -> bool {
         verdict.is_html
             && !(verdict.is_blocked || verdict.is_queued || verdict.is_server_error)
-            // Reading stops early in a page of very many tags, which shows nothing if it has shown nothing so far.
+            // Reading stops early in a page of very many tags, which shows nothing if it has shown
+            // nothing so far.
             && (verdict.text_complete || verdict.text_chars == 0)
             && verdict.text_chars < least_chars(self.held.found.page.context, self.page())
             && !speaks_without_scripts(self.facts())
     }
 
-    /// Reads more from a page with next to nothing to read: its redirect target, and hints at a block.
+    /// Reads more from a page with next to nothing to read: its redirect target, and hints at a
+    /// block.
     fn read_thin(&mut self, verdict: &mut Verdict) {
         verdict.block_cues = self.hints_at_challenge();
         if verdict.block_cues {
@@ -481,8 +523,9 @@ impl<'a> Weighed<'a> {
         }
     }
 
-    /// Returns whether the page may be a challenge: the evidence of a rule is complete, and only its conditions do not
-    /// hold. Shell rules hint at nothing without their conditions: any script may do what they look for.
+    /// Returns whether the page may be a challenge: the evidence of a rule is complete, and only
+    /// its conditions do not hold. Shell rules hint at nothing without their conditions: any script
+    /// may do what they look for.
     fn hints_at_challenge(&self) -> bool {
         let found = &self.held.found;
         let lost = |&index: &u16| {
@@ -495,7 +538,8 @@ impl<'a> Weighed<'a> {
         found.evidence.to_challenge || found.evidence.touched.iter().any(lost)
     }
 
-    /// Returns the target of a page that redirects its visitor. One with a form to fill in does not.
+    /// Returns the target of a page that redirects its visitor. One with a form to fill in does
+    /// not.
     fn redirect(&self) -> Option<Box<str>> {
         let stays = self.facts().inputs > 0 || !(200..300).contains(&self.page().status);
         self.held.found.redirect().filter(|_| !stays)
@@ -513,23 +557,27 @@ impl<'a> Weighed<'a> {
         // The visitor leaves the application, if there is one.
         no_shell(verdict);
         verdict.is_empty = true;
-        verdict.has_login_wall |= login_address::is_login(&target) && !page.url.is_some_and(login_address::is_login);
+        verdict.has_login_wall |=
+            login_address::is_login(&target) && !page.url.is_some_and(login_address::is_login);
         verdict.redirect = Some(target);
     }
 
-    /// Reads the words of a page with next to no text: they may hint at a block, or be all that it has to say.
+    /// Reads the words of a page with next to no text: they may hint at a block, or be all that it
+    /// has to say.
     fn read_short_text(&mut self, verdict: &mut Verdict) {
         let found = &mut self.held.found;
         found.read_cue_words();
         let (found, table) = (&self.held.found, self.held.found.page.table);
         let is_cue = |index: &&u16| found.rule(**index).grade == Grade::Cue && found.holds(**index);
-        let mut cues = found.evidence.touched.iter().filter(is_cue).map(|index| &*found.rule(*index).id);
+        let mut cues =
+            found.evidence.touched.iter().filter(is_cue).map(|index| &*found.rule(*index).id);
         verdict.block_cues = cues.clone().next().is_some();
-        // A browser would show what a page without anything to run shows already, and an application's shell has an
-        // element to fill and nothing to say.
+        // A browser would show what a page without anything to run shows already, and an
+        // application's shell has an element to fill and nothing to say.
         let facts = found.facts();
         let is_unfilled = verdict.rule.as_deref().is_some_and(|rule| TEMPLATES.contains(&rule));
-        let is_filled = !is_unfilled && facts.mounts == 0 && (facts.components == 0 || facts.inputs > 0);
+        let is_filled =
+            !is_unfilled && facts.mounts == 0 && (facts.components == 0 || facts.inputs > 0);
         let says = || short_text::says_something(found.read, verdict.framework.is_some());
         if verdict.has_spa && is_filled && !verdict.block_cues && says() {
             no_shell(verdict);
@@ -538,7 +586,8 @@ impl<'a> Weighed<'a> {
         if !verdict.is_empty {
             return;
         }
-        // Errors and apologies contain some of these words, too. Sentences outweigh them unless they are about a block.
+        // Errors and apologies contain some of these words, too. Sentences outweigh them unless
+        // they are about a block.
         let is_doubted = cues.any(|id| id != CUE_WORDS)
             || verdict.block_cues && table.vocabulary.may_refuse(found.read.all_meanings);
         verdict.is_empty = is_doubted || !short_text::is_content(found.read);
@@ -570,7 +619,8 @@ impl Judged<'_> {
 impl Found<'_> {
     /// Returns all evidence.
     fn matches(&self) -> Vec<RuleMatch> {
-        let shorten = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(80).collect::<String>();
+        let shorten =
+            |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(80).collect::<String>();
         let slice = |bytes: &[u8], start: u32, end: u32| {
             let end = (end as usize).min(bytes.len());
             shorten(&bytes[(start as usize).min(end)..end])
@@ -578,8 +628,12 @@ impl Found<'_> {
         let one = |piece: &EvidencePiece| {
             let rule = self.rule(piece.rule);
             let (offset, text) = match piece.at {
-                MatchPosition::Body(start, end) => (Some(start), slice(&self.page.bytes.lower, start, end)),
-                MatchPosition::Folded(start, end) => (None, slice(self.read.folded.as_bytes(), start, end)),
+                MatchPosition::Body(start, end) => {
+                    (Some(start), slice(&self.page.bytes.lower, start, end))
+                }
+                MatchPosition::Folded(start, end) => {
+                    (None, slice(self.read.folded.as_bytes(), start, end))
+                }
                 MatchPosition::Title => (None, shorten(self.read.title.as_bytes())),
                 MatchPosition::Header(index) => match self.page.page.headers.get(index as usize) {
                     Some(h) => (None, shorten(format!("{}: {}", h.name, h.value).as_bytes())),
@@ -601,14 +655,20 @@ impl Found<'_> {
     }
 }
 
-/// Returns the characters of a page without visible text that are there for a reader anyway: what noscript has
-/// for those without scripts, and what a server sends in a hidden element for React to move.
+/// Returns the characters of a page without visible text that are there for a reader anyway: what
+/// noscript has for those without scripts, and what a server sends in a hidden element for React to
+/// move.
 fn text_in_waiting(facts: &PageFacts, lower: &[u8]) -> u32 {
     if speaks_without_scripts(facts) {
         return facts.noscript.chars;
     }
-    let is_streamed = || [&b"id=\"s:"[..], b"id='s:", b"id=s:"].iter().any(|id| memmem::find(lower, id).is_some());
-    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 && (facts.shows_without_scripts || is_streamed()) {
+    let is_streamed = || {
+        [&b"id=\"s:"[..], b"id='s:", b"id=s:"].iter().any(|id| memmem::find(lower, id).is_some())
+    };
+    if facts.hidden >= HIDDEN_CONTENT
+        && facts.scripts > 0
+        && (facts.shows_without_scripts || is_streamed())
+    {
         u32::try_from(facts.hidden).unwrap_or(u32::MAX)
     } else {
         0
@@ -632,7 +692,8 @@ fn shows_something(facts: &PageFacts) -> bool {
 /// Returns whether an unblocked page is next to nothing, and not HTML.
 fn is_bare(verdict: &Verdict, page: &Page<'_>) -> bool {
     let text = page.body.trim_ascii();
-    let is_text = || media_type(page.headers).is_some_and(|kind| kind.eq_ignore_ascii_case("text/plain"));
+    let is_text =
+        || media_type(page.headers).is_some_and(|kind| kind.eq_ignore_ascii_case("text/plain"));
     !(verdict.is_html || verdict.is_blocked || verdict.is_queued)
         && (text.is_empty() || text.len() < CONTENT_CHARS as usize && is_text())
 }

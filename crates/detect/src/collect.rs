@@ -1,10 +1,11 @@
-//! Collection of evidence: everything in a page that may prove something, with its position, before it is weighed.
+//! Collection of evidence: everything in a page that may prove something, with its position, before
+//! it is weighed.
 //!
-//! Evidence comes from headers, markers, titles, sentences and refresh targets. Rules that cannot hold with the page's
-//! amount of text are not searched for.
+//! Evidence comes from headers, markers, titles, sentences and refresh targets. Rules that cannot
+//! hold with the page's amount of text are not searched for.
 //!
-//! Owns: the first stages of a page, [`Decoded`], [`BodyRead`] and [`Found`]. Each is made from the one before, so that
-//! nothing can ask for what has not been read.
+//! Owns: the first stages of a page, [`Decoded`], [`BodyRead`] and [`Found`]. Each is made from the
+//! one before, so that nothing can ask for what has not been read.
 //!
 //! Must not know: what follows from the evidence.
 
@@ -32,8 +33,8 @@ use fetchwise_types::response::{Header, Page, header, media_type};
 
 /// Minimum noscript characters of a page that counts as content ...
 const NOSCRIPT_CONTENT_CHARS: u32 = 400;
-/// ... and its minimum links if it mentions scripts (Discourse, Flarum). What an application says to a browser without
-/// scripts has no links to other pages.
+/// ... and its minimum links if it mentions scripts (Discourse, Flarum). What an application says
+/// to a browser without scripts has no links to other pages.
 const NOSCRIPT_CONTENT_LINKS: u32 = 3;
 /// Limits of visible characters from here on mean no limit: the rule holds with any amount of text.
 pub(super) const NO_LIMIT: u32 = 100_000;
@@ -50,7 +51,8 @@ const LOWER_AT_ONCE: usize = 16 << 10;
 /// Maximum length of a title that is read, in bytes.
 const MAX_TITLE: usize = 1024;
 
-/// Minimum size of a style element, script or comment that is cut out of a page that is longer than what is read.
+/// Minimum size of a style element, script or comment that is cut out of a page that is longer than
+/// what is read.
 const LONG_RAW: usize = 32 << 10;
 /// Bytes of such a script that stay at its beginning and at its end, where its markers are.
 const KEPT_OF_SCRIPT: usize = 12 << 10;
@@ -91,9 +93,9 @@ pub(super) struct Found<'a> {
     pub(super) presence: u128,
 }
 
-/// Returns a page without its long style elements and comments and without the middle of its long scripts, if it is
-/// longer than `max_bytes`: no reader sees them, and they may precede all text. Offsets of matches then count without
-/// them.
+/// Returns a page without its long style elements and comments and without the middle of its long
+/// scripts, if it is longer than `max_bytes`: no reader sees them, and they may precede all text.
+/// Offsets of matches then count without them.
 pub(super) fn without_long_raw(body: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
     if body.len() <= max_bytes {
         return None;
@@ -122,7 +124,9 @@ fn long_raw(text: &[u8]) -> Option<(usize, usize)> {
     loop {
         let open = at + memchr::memchr(b'<', &text[at..])?;
         let rest = &text[open..];
-        let begins = |name: &[u8]| rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        let begins = |name: &[u8]| {
+            rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
+        };
         let (start, len, kept) = if begins(b"<!--") {
             let start = open + b"<!--".len();
             (start, memmem::find(&text[start..], b"-->")?, 0)
@@ -145,8 +149,9 @@ fn long_raw(text: &[u8]) -> Option<(usize, usize)> {
 
 /// Returns where the first end tag of this name begins, in any letter case.
 fn end_tag(text: &[u8], name: &[u8]) -> Option<usize> {
-    memmem::find_iter(text, b"</")
-        .find(|at| text.get(at + 2..at + 2 + name.len()).is_some_and(|found| found.eq_ignore_ascii_case(name)))
+    memmem::find_iter(text, b"</").find(|at| {
+        text.get(at + 2..at + 2 + name.len()).is_some_and(|found| found.eq_ignore_ascii_case(name))
+    })
 }
 
 /// Returns whether the noscript text of a page is its content: what a reader without scripts sees.
@@ -172,7 +177,8 @@ impl<'a> Decoded<'a> {
         let whole = shortened.unwrap_or(page.body);
         let body = &whole[..whole.len().min(context.options.max_bytes)];
         let host = page.final_url.or(page.url).and_then(host);
-        let charset = Charset::of(header(page.headers, "content-type"), body).or_guessed(body, host);
+        let charset =
+            Charset::of(header(page.headers, "content-type"), body).or_guessed(body, host);
         bytes.lower_from(charset, body);
         let is_undecoded = !charset.needs_decoding() && is_undecoded(page, body);
         let is_html = sniff::is_html(media_type(page.headers), &bytes.lower) && !is_undecoded;
@@ -240,11 +246,17 @@ fn read_headers(table: &RuleTable, page: &Page<'_>, found: &mut CollectedEvidenc
         let at = MatchPosition::Header(index as u32);
         let mut value = None;
         for test in table.headers_of(&h.name) {
-            let name = if test.begins { h.name.as_bytes().get(..test.name.len()) } else { Some(h.name.as_bytes()) };
+            let name = if test.begins {
+                h.name.as_bytes().get(..test.name.len())
+            } else {
+                Some(h.name.as_bytes())
+            };
             if name.is_some_and(|name| name.eq_ignore_ascii_case(test.name.as_bytes()))
                 && (test.value.is_empty()
                     || test.value.len() <= h.value.len()
-                        && value.get_or_insert_with(|| h.value.to_ascii_lowercase()).contains(&*test.value))
+                        && value
+                            .get_or_insert_with(|| h.value.to_ascii_lowercase())
+                            .contains(&*test.value))
             {
                 found.add(test.rule, 1, PagePart::Header, at);
             }
@@ -252,7 +264,10 @@ fn read_headers(table: &RuleTable, page: &Page<'_>, found: &mut CollectedEvidenc
         if h.name.eq_ignore_ascii_case("set-cookie") {
             let cookie = h.value.trim_start().as_bytes();
             for (rule, prefix) in &table.cookies {
-                if cookie.get(..prefix.len()).is_some_and(|c| c.eq_ignore_ascii_case(prefix.as_bytes())) {
+                if cookie
+                    .get(..prefix.len())
+                    .is_some_and(|c| c.eq_ignore_ascii_case(prefix.as_bytes()))
+                {
                     found.add(*rule, 1, PagePart::Header, at);
                 }
             }
@@ -266,7 +281,8 @@ fn read_headers(table: &RuleTable, page: &Page<'_>, found: &mut CollectedEvidenc
                 Some(suffix) => {
                     host.len() > suffix.len()
                         && host.as_bytes()[host.len() - suffix.len() - 1] == b'.'
-                        && host.as_bytes()[host.len() - suffix.len()..].eq_ignore_ascii_case(suffix.as_bytes())
+                        && host.as_bytes()[host.len() - suffix.len()..]
+                            .eq_ignore_ascii_case(suffix.as_bytes())
                 }
                 None => host.eq_ignore_ascii_case(wanted),
             };
@@ -287,7 +303,8 @@ impl<'a> BodyRead<'a> {
     /// Reads and searches the body.
     fn read_body(&mut self) {
         let Decoded { context, table, bytes, .. } = self.page;
-        let limits = self.found.touched.iter().map(|rule| table.rules[*rule as usize].max_visible_chars);
+        let limits =
+            self.found.touched.iter().map(|rule| table.rules[*rule as usize].max_visible_chars);
         let mut enough = limits.filter(|limit| *limit < NO_LIMIT).fold(LITTLE_TEXT, u32::max);
         if context.options.count_all {
             enough = u32::MAX;
@@ -318,23 +335,28 @@ impl<'a> BodyRead<'a> {
             }
             self.read_sentences();
             self.hash_text();
-            self.read.signs =
-                NetworkSigns::of(self.page.page, &self.read.facts, &bytes.lower, self.read.visible_text());
+            self.read.signs = NetworkSigns::of(
+                self.page.page,
+                &self.read.facts,
+                &bytes.lower,
+                self.read.visible_text(),
+            );
             for &rule in &table.always {
                 self.found.add(rule, 1, PagePart::Code, MatchPosition::Body(0, 0));
             }
         }
         // A block page may stand in a large frame.
         let facts = &self.read.facts;
-        if !little && facts.complete && facts.visible.chars <= FRAMED_TEXT && self.title_hint() > 0 {
+        if !little && facts.complete && facts.visible.chars <= FRAMED_TEXT && self.title_hint() > 0
+        {
             self.read_sentences();
         }
         self.read_refresh();
         self.locate();
     }
 
-    /// Searches the body for all evidence that may still count: for more of it in a page with little text. Returns the
-    /// largest text limit of the rules that were hit.
+    /// Searches the body for all evidence that may still count: for more of it in a page with
+    /// little text. Returns the largest text limit of the rules that were hit.
     fn search(&mut self, little: bool) -> u32 {
         let table = self.page.table;
         self.work.hits.clear();
@@ -342,7 +364,11 @@ impl<'a> BodyRead<'a> {
         if !little {
             return self.collect(&table.early, little, 0..len);
         }
-        let all = if self.read.facts.visible.chars <= HARDLY_ANY_TEXT { &table.thin } else { &table.late };
+        let all = if self.read.facts.visible.chars <= HARDLY_ANY_TEXT {
+            &table.thin
+        } else {
+            &table.late
+        };
         let (head, tail) = ends(len);
         let mut limit = self.collect(all, little, 0..head);
         if head < len {
@@ -354,8 +380,8 @@ impl<'a> BodyRead<'a> {
         limit
     }
 
-    /// Keeps the hits of `scan` that may count with the page's amount of text, and the vendors that are present. Returns
-    /// the largest text limit of the rules that were hit.
+    /// Keeps the hits of `scan` that may count with the page's amount of text, and the vendors that
+    /// are present. Returns the largest text limit of the rules that were hit.
     fn collect(&mut self, scan: &PatternScan, little: bool, window: Range<usize>) -> u32 {
         let Decoded { table, bytes, .. } = self.page;
         let WorkBuffers { hits, buffer, .. } = &mut *self.work;
@@ -371,9 +397,14 @@ impl<'a> BodyRead<'a> {
                 presence |= vendor_bit(rule);
                 return before != presence;
             }
-            let may_hold = !little || (chars <= rule.max_visible_chars && (rule.grade != Grade::Spa || thin));
+            let may_hold =
+                !little || (chars <= rule.max_visible_chars && (rule.grade != Grade::Spa || thin));
             if may_hold {
-                limit = limit.max(if rule.max_visible_chars < NO_LIMIT { rule.max_visible_chars } else { 0 });
+                limit = limit.max(if rule.max_visible_chars < NO_LIMIT {
+                    rule.max_visible_chars
+                } else {
+                    0
+                });
                 hits.push(PatternHit { start: hit.start + from, end: hit.end + from, ..hit });
             }
             may_hold
@@ -396,20 +427,27 @@ impl<'a> BodyRead<'a> {
         offsets.extend(hits.iter().map(|h| h.start));
         let (facts, found) = (&self.read.facts, &mut *self.found);
         let total = facts.visible.chars;
-        facts.locate(&bytes.lower, &context.finders, charset.counting, offsets, |index, place, visible_before| {
-            let hit = hits[index];
-            let part = table.parts[hit.pattern as usize];
-            let rule = &table.rules[part.rule as usize];
-            if !rule.places.contains(&place) {
-                return;
-            }
-            // A paywall cuts an article off; a subscription link in the header is on every page.
-            let early = total > TEASER_CHARS && visible_before.saturating_mul(3) < total;
-            if rule.grade == Grade::Paywall && place == PagePart::Text && early {
-                return;
-            }
-            found.add(part.rule, part.bit, place, MatchPosition::Body(hit.start, hit.end));
-        });
+        facts.locate(
+            &bytes.lower,
+            &context.finders,
+            charset.counting,
+            offsets,
+            |index, place, visible_before| {
+                let hit = hits[index];
+                let part = table.parts[hit.pattern as usize];
+                let rule = &table.rules[part.rule as usize];
+                if !rule.places.contains(&place) {
+                    return;
+                }
+                // A paywall cuts an article off; a subscription link in the header is on every
+                // page.
+                let early = total > TEASER_CHARS && visible_before.saturating_mul(3) < total;
+                if rule.grade == Grade::Paywall && place == PagePart::Text && early {
+                    return;
+                }
+                found.add(part.rule, part.bit, place, MatchPosition::Body(hit.start, hit.end));
+            },
+        );
     }
 
     /// Compares the title with the rules. Returns the largest text limit of the rules that matched.
@@ -432,7 +470,10 @@ impl<'a> BodyRead<'a> {
         let (first, last) = (title.as_bytes().first(), title.as_bytes().last());
         let may_start = |of: &str| of.is_empty() || of.as_bytes().first() == first;
         let may_end = |of: &str| of.is_empty() || of.as_bytes().last() == last;
-        let begun = tests.starts.iter().filter(|(_, start)| may_start(start) && title.starts_with(&**start));
+        let begun = tests
+            .starts
+            .iter()
+            .filter(|(_, start)| may_start(start) && title.starts_with(&**start));
         begun.for_each(|(rule, _)| is(*rule));
         if title.bytes().any(|b| matches!(b, b'|' | b'-' | b':' | b'/' | 0x80..)) {
             let may_be = |part: &str| (may_start(part) || may_end(part)) && is_part(title, part);
@@ -441,7 +482,8 @@ impl<'a> BodyRead<'a> {
         limit
     }
 
-    /// Returns the maximum text around a block with such a title: 0 if nothing in the title hints at one.
+    /// Returns the maximum text around a block with such a title: 0 if nothing in the title hints
+    /// at one.
     fn title_hint(&mut self) -> u32 {
         let table = self.page.table;
         let mut meanings = 0;
@@ -456,7 +498,9 @@ impl<'a> BodyRead<'a> {
     /// Searches the title, the visible text and the noscript text of a short page for sentences.
     fn read_sentences(&mut self) {
         let Decoded { table, bytes, charset, .. } = self.page;
-        let PageReading { facts, folded, folded_title, meanings, all_meanings, frame_words, .. } = &mut *self.read;
+        let PageReading {
+            facts, folded, folded_title, meanings, all_meanings, frame_words, ..
+        } = &mut *self.read;
         let WorkBuffers { kept, buffer, .. } = &mut *self.work;
         let found = &mut *self.found;
         folded.clear();
@@ -479,7 +523,12 @@ impl<'a> BodyRead<'a> {
         };
         table.wording.each(bytes, &table.patterns, buffer, word, |hit| {
             let part = table.parts[hit.pattern as usize];
-            found.add(part.rule, part.bit, PagePart::Text, MatchPosition::Folded(hit.start, hit.end));
+            found.add(
+                part.rule,
+                part.bit,
+                PagePart::Text,
+                MatchPosition::Folded(hit.start, hit.end),
+            );
         });
     }
 
@@ -508,15 +557,23 @@ impl<'a> BodyRead<'a> {
         let target = headers[index].value.to_ascii_lowercase();
         let position = MatchPosition::Header(u32::try_from(index).unwrap_or(u32::MAX));
         let at = |_| (PagePart::Header, position);
-        read_refresh_target(self.page.table, target.as_bytes(), &mut self.work.buffer, at, self.found);
+        read_refresh_target(
+            self.page.table,
+            target.as_bytes(),
+            &mut self.work.buffer,
+            at,
+            self.found,
+        );
     }
 
-    /// Searches for names of products of networks where they may count: next to words of a network, or to hardly any words.
+    /// Searches for names of products of networks where they may count: next to words of a network,
+    /// or to hardly any words.
     fn read_products(&mut self) {
         let Decoded { table, bytes, .. } = self.page;
         let facts = &self.read.facts;
         let chars = facts.visible.chars;
-        let may_count = chars <= HARDLY_ANY_TEXT || table.concepts.may_name_product(self.read.all_meanings);
+        let may_count =
+            chars <= HARDLY_ANY_TEXT || table.concepts.may_name_product(self.read.all_meanings);
         if !facts.complete || chars > LITTLE_TEXT || !may_count {
             return;
         }
@@ -543,8 +600,8 @@ impl<'a> BodyRead<'a> {
     }
 }
 
-/// Returns where the head of a page ends and where its tail begins. A long page with little text has most markers
-/// there.
+/// Returns where the head of a page ends and where its tail begins. A long page with little text
+/// has most markers there.
 fn ends(len: usize) -> (usize, usize) {
     let head = len.min(LATE_HEAD);
     (head, head.max(len.saturating_sub(LATE_TAIL)))
@@ -559,12 +616,13 @@ fn is_part(title: &str, part: &str) -> bool {
         let rest = rest.trim_start_matches(['.', '!', '?']);
         SEPARATORS.iter().any(|s| rest.starts_with(s))
     });
-    let after = title.strip_suffix(part).is_some_and(|rest| SEPARATORS.iter().any(|s| rest.ends_with(s)));
+    let after =
+        title.strip_suffix(part).is_some_and(|rest| SEPARATORS.iter().any(|s| rest.ends_with(s)));
     before || after
 }
 
-/// Keeps each pattern in the target of a refresh, `at` the part and position of its offset, and whether a rule knows the
-/// target as a challenge.
+/// Keeps each pattern in the target of a refresh, `at` the part and position of its offset, and
+/// whether a rule knows the target as a challenge.
 fn read_refresh_target(
     table: &RuleTable,
     target: &[u8],
@@ -589,9 +647,9 @@ fn read_refresh_target(
     });
 }
 
-/// Returns whether the next slash after `before` is the second one in front of a host (`https://`, or `//` at the
-/// beginning of the target). A pattern that begins with a slash is a path segment, and the name of a host is no
-/// evidence.
+/// Returns whether the next slash after `before` is the second one in front of a host (`https://`,
+/// or `//` at the beginning of the target). A pattern that begins with a slash is a path segment,
+/// and the name of a host is no evidence.
 fn begins_host(before: &[u8]) -> bool {
     matches!(before, [b'/'] | [.., b':' | b'=' | b' ' | b'\'' | b'"', b'/'])
 }
@@ -601,11 +659,21 @@ impl Found<'_> {
     pub(super) fn read_cue_words(&mut self) {
         let table = self.page.table;
         let found = &mut *self.evidence;
-        table.cue_words.each(self.read.folded.as_bytes(), &table.patterns, &mut self.work.buffer, |hit| {
-            let part = table.parts[hit.pattern as usize];
-            found.add(part.rule, part.bit, PagePart::Text, MatchPosition::Folded(hit.start, hit.end));
-            true
-        });
+        table.cue_words.each(
+            self.read.folded.as_bytes(),
+            &table.patterns,
+            &mut self.work.buffer,
+            |hit| {
+                let part = table.parts[hit.pattern as usize];
+                found.add(
+                    part.rule,
+                    part.bit,
+                    PagePart::Text,
+                    MatchPosition::Folded(hit.start, hit.end),
+                );
+                true
+            },
+        );
     }
 
     /// Returns the target of the page's redirect.
@@ -614,14 +682,16 @@ impl Found<'_> {
         let written = |range: &Range<usize>| page.charset.text(page.original(range.clone()));
         let url = page.page.final_url.or(page.page.url);
         // What stands before the base is not relative to it.
-        let base_before = |at: usize| facts.base.as_ref().filter(|base| base.start <= at).map(&written);
+        let base_before =
+            |at: usize| facts.base.as_ref().filter(|base| base.start <= at).map(&written);
         // A script runs before a refresh does, and the header comes before the page.
         if let Some(range) = &facts.sent_to
             && let Some(literal) = redirect::of_literal(&written(range))
         {
             let base = base_before(range.start);
             let base = base.as_deref().map(redirect::decoded);
-            if let Some(target) = (Bases { page: url, element: base.as_deref() }).resolve(&literal) {
+            if let Some(target) = (Bases { page: url, element: base.as_deref() }).resolve(&literal)
+            {
                 return Some(target);
             }
         }

@@ -1,9 +1,10 @@
-//! Cues of blocks that no rule knows: what the main content says (`concepts`) and how it looks, added up against a
-//! threshold.
+//! Cues of blocks that no rule knows: what the main content says (`concepts`) and how it looks,
+//! added up against a threshold.
 //!
-//! Each kind of cue counts once, and none is enough alone. A block page suspects, demands, refuses, and has nothing
-//! else to say. Other text is the page's own and takes weight away. Cues are computed only for pages with little text
-//! that say something which only block pages, and texts about them, say.
+//! Each kind of cue counts once, and none is enough alone. A block page suspects, demands, refuses,
+//! and has nothing else to say. Other text is the page's own and takes weight away. Cues are
+//! computed only for pages with little text that say something which only block pages, and texts
+//! about them, say.
 
 use std::sync::Arc;
 
@@ -32,12 +33,23 @@ const THRESHOLD_GONE: i32 = 90;
 const THRESHOLD_REFUSED: i32 = 40;
 
 /// Confidence by the sum above the threshold, fitted with a logistic curve:
-/// `cargo run -p fetchwise-detect --features json --example calibrate -- crates/detect/calibration/first-sight.tsv`.
-/// Between two knots it is linear. A sum below the threshold is no block, so it stays below one half.
-const CONFIDENCE: [(i32, f32); 9] =
-    [(-60, 0.08), (-40, 0.19), (-20, 0.39), (-1, 0.49), (0, 0.63), (10, 0.73), (20, 0.82), (40, 0.92), (60, 0.97)];
+/// `cargo run -p fetchwise-detect --features json --example calibrate --
+/// crates/detect/calibration/first-sight.tsv`. Between two knots it is linear. A sum below the
+/// threshold is no block, so it stays below one half.
+const CONFIDENCE: [(i32, f32); 9] = [
+    (-60, 0.08),
+    (-40, 0.19),
+    (-20, 0.39),
+    (-1, 0.49),
+    (0, 0.63),
+    (10, 0.73),
+    (20, 0.82),
+    (40, 0.92),
+    (60, 0.97),
+];
 
-/// Maximum visible characters of a page whose cues are computed because its title hints at a block in a large frame.
+/// Maximum visible characters of a page whose cues are computed because its title hints at a block
+/// in a large frame.
 pub(crate) const FRAMED_TEXT: u32 = 6_000;
 
 /// A title or heading with words of block pages.
@@ -59,9 +71,9 @@ const LITTLE_OWN: i32 = 10;
 const KNOWN_WORDS: i32 = 30;
 /// The name of a product of networks. It needs words of a refusal next to it.
 const PRODUCT: i32 = 30;
-/// A page that leads inside a network; one that knows its visitor's device; one that withholds the site that was asked for; an
-/// address inside a network, and one next to the URL that was asked for; the name of the site that was asked for; a redirect
-/// to another site that is told that name.
+/// A page that leads inside a network; one that knows its visitor's device; one that withholds the
+/// site that was asked for; an address inside a network, and one next to the URL that was asked
+/// for; the name of the site that was asked for; a redirect to another site that is told that name.
 const LEADS_INSIDE: i32 = 60;
 const KNOWS_VISITOR: i32 = 55;
 const WITHHELD: i32 = 30;
@@ -97,7 +109,8 @@ const OWN_EACH_ANCHORED: u32 = 14;
 /// Maximum own characters that count as nothing, and as next to nothing.
 const OWN_NOTHING: u32 = 70;
 const OWN_LITTLE: u32 = 160;
-/// Links and pictures that a block page may have in its main content, and the points that each one beyond takes away.
+/// Links and pictures that a block page may have in its main content, and the points that each one
+/// beyond takes away.
 const LINKS_FREE: u32 = 8;
 const LINK: i32 = 3;
 const IMAGES_FREE: u32 = 4;
@@ -149,7 +162,8 @@ pub struct CueSum {
 }
 
 impl CueSum {
-    /// Returns the confidence that the page is a block, as far as its cues say; 0 without a core concept.
+    /// Returns the confidence that the page is a block, as far as its cues say; 0 without a core
+    /// concept.
     pub fn confidence(&self) -> f32 {
         if self.core { confidence(self.sum - self.threshold) } else { 0.0 }
     }
@@ -175,7 +189,8 @@ pub(crate) struct CueTally {
     product: bool,
     /// The page has a form or an element named after a captcha.
     has_form: bool,
-    /// The weights of what only a server's failure says, and whether the title, a heading or the first sentence says it.
+    /// The weights of what only a server's failure says, and whether the title, a heading or the
+    /// first sentence says it.
     failure: i32,
     failure_leads: bool,
     /// The title, a heading or the first sentence asks for a log-in.
@@ -233,12 +248,14 @@ impl CueTally {
         confidence(self.sum - self.threshold)
     }
 
-    /// Returns whether the page is about blocks and is none itself: it says so, and the sum stays below the threshold.
+    /// Returns whether the page is about blocks and is none itself: it says so, and the sum stays
+    /// below the threshold.
     pub(crate) fn is_about_blocks(&self) -> bool {
         self.done && self.about && self.sum < self.threshold
     }
 
-    /// Returns whether the page gives a place in a queue, and nothing in it refuses or demands a proof.
+    /// Returns whether the page gives a place in a queue, and nothing in it refuses or demands a
+    /// proof.
     pub(crate) fn is_queue(&self) -> bool {
         self.queue
     }
@@ -248,15 +265,18 @@ impl CueTally {
         self.network && (self.product || !self.site)
     }
 
-    /// Returns whether the server says that it failed. Where the page also refuses or asks for a proof, what leads it
-    /// decides.
+    /// Returns whether the server says that it failed. Where the page also refuses or asks for a
+    /// proof, what leads it decides.
     pub(crate) fn is_failure(&self) -> bool {
         let says = self.done && self.failure_leads && self.failure > 0;
-        let refuses = self.core && self.sum >= self.threshold && (self.anchored || self.task || self.network);
-        says && self.failure_sum() >= THRESHOLD && (!refuses || self.failure_sum() > self.sum && !self.task)
+        let refuses =
+            self.core && self.sum >= self.threshold && (self.anchored || self.task || self.network);
+        says && self.failure_sum() >= THRESHOLD
+            && (!refuses || self.failure_sum() > self.sum && !self.task)
     }
 
-    /// Returns the sum of what indicates a failure: its own weights, and the cues of any page that is not the content.
+    /// Returns the sum of what indicates a failure: its own weights, and the cues of any page that
+    /// is not the content.
     fn failure_sum(&self) -> i32 {
         let looks = |cue: &&CountedCue| match cue.name {
             CueName::ConditionInput(name) => !OF_BLOCKS.contains(&name),
@@ -265,8 +285,8 @@ impl CueTally {
         self.failure + self.cues.iter().filter(looks).map(|cue| cue.weight).sum::<i32>()
     }
 
-    /// Returns whether the page asks for a log-in before all else. Without a form to log in with, nothing else may indicate
-    /// a block.
+    /// Returns whether the page asks for a log-in before all else. Without a form to log in with,
+    /// nothing else may indicate a block.
     pub(crate) fn is_gate(&self, has_form: bool) -> bool {
         let refuses = self.core && self.sum >= self.threshold && !has_form;
         self.done && self.gate && !self.task && !self.network && !refuses
@@ -308,9 +328,19 @@ impl CueTally {
             return None;
         }
         let text = |(start, end): (u32, u32)| {
-            self.region.text.get(start as usize..end as usize).unwrap_or_default().chars().take(80).collect()
+            self.region
+                .text
+                .get(start as usize..end as usize)
+                .unwrap_or_default()
+                .chars()
+                .take(80)
+                .collect()
         };
-        let cues = self.cues.iter().map(|cue| Cue { id: cue.name.id(table), weight: cue.weight, text: text(cue.at) });
+        let cues = self.cues.iter().map(|cue| Cue {
+            id: cue.name.id(table),
+            weight: cue.weight,
+            text: text(cue.at),
+        });
         Some(CueSum {
             cues: cues.collect(),
             sum: self.sum,
@@ -325,7 +355,9 @@ impl CueTally {
 fn confidence(margin: i32) -> f32 {
     let above = CONFIDENCE.partition_point(|(knot, _)| *knot <= margin);
     match (above.checked_sub(1).and_then(|below| CONFIDENCE.get(below)), CONFIDENCE.get(above)) {
-        (Some((low, from)), Some((high, to))) => from + (to - from) * (margin - low) as f32 / (high - low) as f32,
+        (Some((low, from)), Some((high, to))) => {
+            from + (to - from) * (margin - low) as f32 / (high - low) as f32
+        }
         (Some((_, last)), None) => *last,
         (None, first) => first.map_or(0.0, |(_, first)| *first),
     }
@@ -366,7 +398,8 @@ pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTal
     text.push(' ');
     let start = text.len() as u32;
     text.push_str(page.folded_title);
-    let title = TextBlock { start, end: text.len() as u32, linked: 0, heading: true, button: false };
+    let title =
+        TextBlock { start, end: text.len() as u32, linked: 0, heading: true, button: false };
     text.push(' ');
     blocks.push(title);
     let words = &mut weighing.words;
@@ -402,25 +435,32 @@ fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
         let is_title = n + 1 == weighing.region.blocks.len();
         let len = block.end - block.start;
         let linked = block.linked * 10 >= len * 9;
-        let is_list = bullets(&weighing.region.text[block.start as usize..block.end as usize]) >= LIST_ITEMS;
+        let is_list =
+            bullets(&weighing.region.text[block.start as usize..block.end as usize]) >= LIST_ITEMS;
         let mut of_block = 0;
         let mut at = block.start;
         while at < block.end {
             let end = sentence_end(&weighing.region.text, at, block.end);
             let chars = count_chars(&weighing.region.text, at, end);
             let short = if chars <= SHORT_SENTENCE { vocabulary.short } else { 0 };
-            let shape = short | shape_of(vocabulary, &weighing.region.text[at as usize..end as usize]);
+            let shape =
+                short | shape_of(vocabulary, &weighing.region.text[at as usize..end as usize]);
             let quoted = quotation(&weighing.region.text, at, end);
-            let meanings = weighing.meanings(table, (begun.take().unwrap_or(at), end), quoted, shape);
+            let meanings =
+                weighing.meanings(table, (begun.take().unwrap_or(at), end), quoted, shape);
             if end == block.end
-                && weighing.region.text[at as usize..end as usize].trim_end().ends_with([',', '、', '，'])
+                && weighing.region.text[at as usize..end as usize]
+                    .trim_end()
+                    .ends_with([',', '、', '，'])
             {
                 begun = Some(at);
             }
             of_block |= meanings;
             weighing.withholds |= vocabulary.withholds_host(meanings);
             // List items are names. They address the visitor only if they contain a word for "you".
-            let names_things = is_list && follows_bullet(&weighing.region.text, at) && meanings & vocabulary.yours == 0;
+            let names_things = is_list
+                && follows_bullet(&weighing.region.text, at)
+                && meanings & vocabulary.yours == 0;
             let is_read = chars <= MAX_SENTENCE && !names_things;
             let leads = is_title || block.heading || (n == 0 && at == block.start && !linked);
             let says = is_read && count_concepts(table, weighing, meanings, (at, end), leads);
@@ -440,7 +480,8 @@ fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
         }
         if len <= 2 * MAX_LABEL && !is_title {
             let text = &weighing.region.text[block.start as usize..block.end as usize];
-            let (address, number) = (has_address(text), has_number(text) && of_block & vocabulary.reference != 0);
+            let (address, number) =
+                (has_address(text), has_number(text) && of_block & vocabulary.reference != 0);
             if address {
                 weighing.add(CueName::ConditionInput("address"), ADDRESS, at);
             }
@@ -461,7 +502,13 @@ fn shape_of(vocabulary: &Vocabulary, sentence: &str) -> Meanings {
 }
 
 /// Counts the concepts of the current sentence. Returns whether one of them counts for a block.
-fn count_concepts(table: &RuleTable, weighing: &mut CueTally, meanings: Meanings, at: (u32, u32), leads: bool) -> bool {
+fn count_concepts(
+    table: &RuleTable,
+    weighing: &mut CueTally,
+    meanings: Meanings,
+    at: (u32, u32),
+    leads: bool,
+) -> bool {
     let mut says = false;
     let by_language = std::mem::take(&mut weighing.by_language);
     table.concepts.each_said_by(meanings, &by_language, |index, concept| {
@@ -496,14 +543,16 @@ fn count_network_signs(table: &RuleTable, weighing: &mut CueTally, page: &CueInp
         && (weighing.withholds || weighing.anchored)
         && !weighing.about
         && table.vocabulary.may_withhold(page.all_meanings);
-    // Where a redirect leads to another site whose heading refuses, the site that was asked for does not.
+    // Where a redirect leads to another site whose heading refuses, the site that was asked for
+    // does not.
     let refuses = weighing.anchored || weighing.has("title");
     let turned_away = signs.led_away && refuses && !weighing.task;
     let is_core = signs.are_core() || withholds || turned_away;
     weighing.core |= is_core;
     weighing.task |= (signs.leads_inside || signs.knows_visitor) && page.facts.inputs > 0;
     weighing.network |= is_core || signs.links_inside || signs.names_inside;
-    // A site refuses without its whole URL, and does not say who keeps a filter or in which category it is.
+    // A site refuses without its whole URL, and does not say who keeps a filter or in which
+    // category it is.
     let names_filter = signs.names_url && table.vocabulary.names_filter(page.all_meanings);
     weighing.network |= names_filter && weighing.anchored && !weighing.task;
     let inside = if signs.names_url { INSIDE_WITH_URL } else { INSIDE };
@@ -530,11 +579,16 @@ fn count_visual_cues(weighing: &mut CueTally, page: &CueInput<'_>) {
         weighing.task = true;
         weighing.add(CueName::ConditionInput("widget"), WIDGET, (0, 0));
     }
-    // A form that asks who the visitor is belongs to the page, however little text stands around it.
+    // A form that asks who the visitor is belongs to the page, however little text stands around
+    // it.
     let is_bare = links <= LINKS_FREE && !facts.asks_identity;
     match own {
-        0..=OWN_NOTHING if is_bare => weighing.add(CueName::ConditionInput("nothing-own"), NOTHING_OWN, (0, 0)),
-        0..=OWN_LITTLE if is_bare => weighing.add(CueName::ConditionInput("little-own"), LITTLE_OWN, (0, 0)),
+        0..=OWN_NOTHING if is_bare => {
+            weighing.add(CueName::ConditionInput("nothing-own"), NOTHING_OWN, (0, 0))
+        }
+        0..=OWN_LITTLE if is_bare => {
+            weighing.add(CueName::ConditionInput("little-own"), LITTLE_OWN, (0, 0))
+        }
         _ => {}
     }
     if own <= OWN_NOTHING && sets_cookie_and_reloads(page.lower) {
@@ -544,9 +598,18 @@ fn count_visual_cues(weighing: &mut CueTally, page: &CueInput<'_>) {
     // What stands below a refusal is part of the block, unless it is an article around it.
     let leads = weighing.anchored || weighing.network || weighing.failure_leads;
     let anchored = leads && !weighing.about && !article;
-    let (own_free, own_each) = if anchored { (OWN_FREE_ANCHORED, OWN_EACH_ANCHORED) } else { (OWN_FREE, OWN_EACH) };
-    weighing.add(CueName::ConditionInput("own-text"), -((own.saturating_sub(own_free) / own_each) as i32), (0, 0));
-    weighing.add(CueName::ConditionInput("links"), -(links.saturating_sub(LINKS_FREE).min(50) as i32) * LINK, (0, 0));
+    let (own_free, own_each) =
+        if anchored { (OWN_FREE_ANCHORED, OWN_EACH_ANCHORED) } else { (OWN_FREE, OWN_EACH) };
+    weighing.add(
+        CueName::ConditionInput("own-text"),
+        -((own.saturating_sub(own_free) / own_each) as i32),
+        (0, 0),
+    );
+    weighing.add(
+        CueName::ConditionInput("links"),
+        -(links.saturating_sub(LINKS_FREE).min(50) as i32) * LINK,
+        (0, 0),
+    );
     if !anchored {
         weighing.add(
             CueName::ConditionInput("pictures"),
@@ -570,8 +633,9 @@ fn count_visual_cues(weighing: &mut CueTally, page: &CueInput<'_>) {
 }
 
 impl CueTally {
-    /// Returns the meanings of the words between two offsets and `of_all`, and keeps them by language: a sentence is in
-    /// one language, and words of others that look alike mean nothing in it. Words inside `quoted` do not count.
+    /// Returns the meanings of the words between two offsets and `of_all`, and keeps them by
+    /// language: a sentence is in one language, and words of others that look alike mean nothing in
+    /// it. Words inside `quoted` do not count.
     fn meanings(
         &mut self,
         table: &RuleTable,
@@ -601,7 +665,8 @@ impl CueTally {
 /// Returns whether scripts of the page set a cookie and reload it.
 fn sets_cookie_and_reloads(lower: &[u8]) -> bool {
     let has = |what: &[u8]| memchr::memmem::find(lower, what).is_some();
-    has(b"document.cookie") && (has(b"location.reload") || has(b"location.replace") || has(b"location.href"))
+    has(b"document.cookie")
+        && (has(b"location.reload") || has(b"location.replace") || has(b"location.href"))
 }
 
 /// The bytes that may begin the end of a sentence.
@@ -620,10 +685,13 @@ const MAY_END: [bool; 256] = {
 pub(crate) fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
     let rest = &text.as_bytes()[at as usize..end as usize];
     let mut n = 0;
-    while let Some(next) = rest.get(n..).and_then(|rest| rest.iter().position(|byte| MAY_END[usize::from(*byte)])) {
+    while let Some(next) =
+        rest.get(n..).and_then(|rest| rest.iter().position(|byte| MAY_END[usize::from(*byte)]))
+    {
         n += next;
         let len = match &rest[n..] {
-            // White space follows a full stop that ends a sentence, but not one inside an address or a number.
+            // White space follows a full stop that ends a sentence, but not one inside an address
+            // or a number.
             [b'.' | b'!' | b'?', b' ', ..] => 2,
             // Full stop, exclamation mark and question mark of Chinese and Japanese.
             [0xE3, 0x80, 0x82, ..] | [0xEF, 0xBC, 0x81 | 0x9F, ..] => 3,
@@ -641,8 +709,8 @@ pub(crate) fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
     end
 }
 
-/// Returns the quotation in a sentence: a text that reports what a page says is no such page. Short quotations are names
-/// of buttons and pages.
+/// Returns the quotation in a sentence: a text that reports what a page says is no such page. Short
+/// quotations are names of buttons and pages.
 fn quotation(text: &str, at: u32, end: u32) -> Option<(u32, u32)> {
     let sentence = text.get(at as usize..end as usize)?;
     let is_mark = |c: char| matches!(c, '"' | '\u{201E}' | '\u{300C}' | '\u{300D}');
@@ -653,7 +721,8 @@ fn quotation(text: &str, at: u32, end: u32) -> Option<(u32, u32)> {
     (count_chars(text, from, to) >= QUOTATION_CHARS).then_some((from, to))
 }
 
-/// Returns the length in bytes of the bullet between spaces at the beginning of the text, 0 without one.
+/// Returns the length in bytes of the bullet between spaces at the beginning of the text, 0 without
+/// one.
 fn bullet(text: &[u8]) -> usize {
     match text {
         [b' ', b'*', b' ', ..] => 3,
@@ -664,22 +733,28 @@ fn bullet(text: &[u8]) -> usize {
 
 /// Returns the number of bullets in a text.
 fn bullets(text: &str) -> usize {
-    memchr::memchr_iter(b' ', text.as_bytes()).filter(|&at| bullet(&text.as_bytes()[at..]) > 0).count()
+    memchr::memchr_iter(b' ', text.as_bytes())
+        .filter(|&at| bullet(&text.as_bytes()[at..]) > 0)
+        .count()
 }
 
 /// Returns whether a list item begins at `at`.
 fn follows_bullet(text: &str, at: u32) -> bool {
-    text.get(..at as usize).is_some_and(|before| before.ends_with(" * ") || before.ends_with(" \u{2022} "))
+    text.get(..at as usize)
+        .is_some_and(|before| before.ends_with(" * ") || before.ends_with(" \u{2022} "))
 }
 
-/// Counts characters between two offsets; a character that is a syllable or a word counts as two and a half.
+/// Counts characters between two offsets; a character that is a syllable or a word counts as two
+/// and a half.
 pub(crate) fn count_chars(text: &str, start: u32, end: u32) -> u32 {
     let text = text.get(start as usize..end as usize).unwrap_or_default();
     if text.is_ascii() {
         return text.len() as u32;
     }
-    let halves: u32 =
-        text.chars().map(|c| if matches!(c, '\u{2E80}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}') { 5 } else { 2 }).sum();
+    let halves: u32 = text
+        .chars()
+        .map(|c| if matches!(c, '\u{2E80}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}') { 5 } else { 2 })
+        .sum();
     halves / 2
 }
 
@@ -690,18 +765,23 @@ fn names_host(text: &str) -> bool {
 
 fn is_host(word: &str) -> bool {
     let name = word.trim_matches(|c: char| !c.is_alphanumeric());
-    let is_label = |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
     let is_top = |label: &str| label.len() >= 2 && label.bytes().all(|b| b.is_ascii_alphabetic());
     name.rsplit_once('.').is_some_and(|(rest, top)| is_top(top) && rest.split('.').all(is_label))
 }
 
-/// Returns whether the word that begins at `at` is part of a URL or of the name of a host: a site's name and paths are no
-/// statement. The scheme is a word, because who writes it means a page.
+/// Returns whether the word that begins at `at` is part of a URL or of the name of a host: a site's
+/// name and paths are no statement. The scheme is a word, because who writes it means a page.
 fn is_in_address(text: &[u8], at: usize) -> bool {
     let is_part = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'<' | b'>' | b'(' | b')');
     let at = at + usize::from(text.get(at) == Some(&b' '));
     let (least, most) = (at.saturating_sub(MAX_ADDRESS), text.len().min(at + MAX_ADDRESS));
-    let from = text[least..at].iter().rposition(|b| !is_part(b)).map_or(least, |before| least + before + 1);
+    let from = text[least..at]
+        .iter()
+        .rposition(|b| !is_part(b))
+        .map_or(least, |before| least + before + 1);
     let to = text[at..most].iter().position(|b| !is_part(b)).map_or(most, |len| at + len);
     let run = std::str::from_utf8(&text[from..to]).unwrap_or_default();
     match run.split_once("://") {
@@ -712,7 +792,8 @@ fn is_in_address(text: &[u8], at: usize) -> bool {
 
 fn has_digit(text: &str) -> bool {
     // The digits of other scripts are outside ASCII.
-    text.bytes().any(|byte| byte.is_ascii_digit()) || !text.is_ascii() && text.chars().any(char::is_numeric)
+    text.bytes().any(|byte| byte.is_ascii_digit())
+        || !text.is_ascii() && text.chars().any(char::is_numeric)
 }
 
 /// Returns whether the text contains an IP address, or its placeholder in a vendor's template.
@@ -725,16 +806,22 @@ fn has_address(text: &str) -> bool {
         })
 }
 
-/// Returns whether the text contains a request number: long, with digits and with letters or hyphens, or with many
-/// digits.
+/// Returns whether the text contains a request number: long, with digits and with letters or
+/// hyphens, or with many digits.
 fn has_number(text: &str) -> bool {
     text.contains("::ray_id::")
-        || text.split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '(' | ')' | '#' | '"')).any(|token| {
-            let digits = token.bytes().filter(u8::is_ascii_digit).count();
-            let others = token.bytes().filter(|b| b.is_ascii_lowercase() || matches!(b, b'-' | b'_' | b'.')).count();
-            let plain = digits + others == token.len();
-            (token.len() >= 8 && digits >= 3 && plain && others >= 1 && !token.contains("..")) || (digits >= 8 && plain)
-        })
+        || text
+            .split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '(' | ')' | '#' | '"'))
+            .any(|token| {
+                let digits = token.bytes().filter(u8::is_ascii_digit).count();
+                let others = token
+                    .bytes()
+                    .filter(|b| b.is_ascii_lowercase() || matches!(b, b'-' | b'_' | b'.'))
+                    .count();
+                let plain = digits + others == token.len();
+                (token.len() >= 8 && digits >= 3 && plain && others >= 1 && !token.contains(".."))
+                    || (digits >= 8 && plain)
+            })
 }
 
 #[cfg(test)]
@@ -757,11 +844,21 @@ mod tests {
     #[test]
     fn a_quotation_is_reported_speech() {
         let quoted = |text: &str| {
-            quotation(text, 0, text.len() as u32).map(|(from, to)| text[from as usize..to as usize].to_owned())
+            quotation(text, 0, text.len() as u32)
+                .map(|(from, to)| text[from as usize..to as usize].to_owned())
         };
-        assert_eq!(quoted("a site tells me \"you have been blocked\".").as_deref(), Some("you have been blocked"));
-        assert_eq!(quoted("dort steht dann: \u{201E}nicht verfügbar in ihrem land.\"").map(|s| s.len()), Some(31));
-        assert_eq!(quoted("很多新手看到\"访问过于频繁，请稍后再试\"。").as_deref(), Some("访问过于频繁，请稍后再试"));
+        assert_eq!(
+            quoted("a site tells me \"you have been blocked\".").as_deref(),
+            Some("you have been blocked")
+        );
+        assert_eq!(
+            quoted("dort steht dann: \u{201E}nicht verfügbar in ihrem land.\"").map(|s| s.len()),
+            Some(31)
+        );
+        assert_eq!(
+            quoted("很多新手看到\"访问过于频繁，请稍后再试\"。").as_deref(),
+            Some("访问过于频繁，请稍后再试")
+        );
         for text in [
             "please tick \"not a robot\" below",
             "\"you have been blocked\", it says",
@@ -781,13 +878,17 @@ mod tests {
             items.push((&text[at as usize..end as usize], follows_bullet(text, at)));
             at = end;
         }
-        assert_eq!(items, [("changes • ", false), ("one * ", true), ("two 2*3 * ", true), ("three", true)]);
+        assert_eq!(
+            items,
+            [("changes • ", false), ("one * ", true), ("two 2*3 * ", true), ("three", true)]
+        );
         assert_eq!(bullets(text), 3);
     }
 
     #[test]
     fn a_host_is_a_name_with_a_dot_inside() {
-        for text in ["go to lark.example now", "(www.lark.example)", "lark.example.", "a-b.co.uk:"] {
+        for text in ["go to lark.example now", "(www.lark.example)", "lark.example.", "a-b.co.uk:"]
+        {
             assert!(names_host(text), "{text}");
         }
         for text in ["the end. go on", "9.99 eur", "e.g. this", "a..b", "version 1.2", ""] {
@@ -818,14 +919,20 @@ mod tests {
 
     #[test]
     fn addresses_and_request_numbers_differ_from_dates_and_prices() {
-        for text in ["ip: 80.174.166.248,", "your address (2001:db8:85a3::8a2e:370:7334)", "1.2.3.4."] {
+        for text in
+            ["ip: 80.174.166.248,", "your address (2001:db8:85a3::8a2e:370:7334)", "1.2.3.4."]
+        {
             assert!(has_address(text), "{text}");
         }
         for text in ["version 1.2.3", "12:30:45", "300.1.1.1", "add: bed", "a.b.c.d"] {
             assert!(!has_address(text), "{text}");
         }
-        for text in ["id: 9a820b41eecf0866", "ref 84d6a5d8-10fc-11f0", "#25682958638987199", "fab_chlg_20260625234952"]
-        {
+        for text in [
+            "id: 9a820b41eecf0866",
+            "ref 84d6a5d8-10fc-11f0",
+            "#25682958638987199",
+            "fab_chlg_20260625234952",
+        ] {
             assert!(has_number(text), "{text}");
         }
         for text in ["page 12 of 300", "monday, 12 may", "9.99 eur", "hello-world", "1234567"] {

@@ -1,11 +1,14 @@
-//! Evaluation of the detector on labelled pages: confusion table, precision, recall, and every mistake with its rule.
+//! Evaluation of the detector on labelled pages: confusion table, precision, recall, and every
+//! mistake with its rule.
 //!
-//! Each page is classified twice: with its own status, and as if the status were 200. A 403 indicates a block whatever
-//! the page says, so only the second run shows what the detector reads in the body.
+//! Each page is classified twice: with its own status, and as if the status were 200. A 403
+//! indicates a block whatever the page says, so only the second run shows what the detector reads
+//! in the body.
 //!
-//! A corpus is a file of JSON lines, `{"label", "status", "headers", "url", "body_path"}` plus any other keys. Bodies
-//! are separate files; a relative path is relative to the JSON lines file. The labels `block`, `spa_shell` and `queue`
-//! have their obvious meaning, `empty` is a page without content, and every other label is a page with content.
+//! A corpus is a file of JSON lines, `{"label", "status", "headers", "url", "body_path"}` plus any
+//! other keys. Bodies are separate files; a relative path is relative to the JSON lines file. The
+//! labels `block`, `spa_shell` and `queue` have their obvious meaning, `empty` is a page without
+//! content, and every other label is a page with content.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -92,7 +95,8 @@ pub enum PageClass {
 
 impl PageClass {
     /// Every class, in the order of the table's columns.
-    pub const ALL: [Self; 6] = [Self::Blocked, Self::Queued, Self::Shell, Self::Failed, Self::Empty, Self::Content];
+    pub const ALL: [Self; 6] =
+        [Self::Blocked, Self::Queued, Self::Shell, Self::Failed, Self::Empty, Self::Content];
 
     /// Returns its name.
     pub const fn name(self) -> &'static str {
@@ -256,7 +260,12 @@ impl Evaluation {
 fn percent(part: usize, whole: usize) -> String {
     match (share(part, whole), wilson(part, whole)) {
         (Some(share), Some((low, high))) => {
-            format!("{:.2} % ({part} of {whole}; {:.1} to {:.1})", share * 100.0, low * 100.0, high * 100.0)
+            format!(
+                "{:.2} % ({part} of {whole}; {:.1} to {:.1})",
+                share * 100.0,
+                low * 100.0,
+                high * 100.0
+            )
         }
         _ => "none".to_owned(),
     }
@@ -276,13 +285,17 @@ impl fmt::Display for Evaluation {
                 for count in row {
                     write!(f, "{count:>9}")?;
                 }
-                let right =
-                    PageClass::ALL.iter().position(|class| *class == PageClass::labelled(label)).map_or(0, |n| row[n]);
+                let right = PageClass::ALL
+                    .iter()
+                    .position(|class| *class == PageClass::labelled(label))
+                    .map_or(0, |n| row[n]);
                 writeln!(f, "   {}", percent(right, row.iter().sum()))?;
             }
         }
         for (status, judged) in self.both() {
-            for (name, score) in [("block", &judged.block), ("shell", &judged.shell), ("empty", &judged.empty)] {
+            for (name, score) in
+                [("block", &judged.block), ("shell", &judged.shell), ("empty", &judged.empty)]
+            {
                 writeln!(
                     f,
                     "{name} at status {status}: recall {}, precision {}, false alarms {}",
@@ -307,8 +320,13 @@ impl fmt::Display for Evaluation {
         for (status, judged) in self.both() {
             for m in &judged.mistakes {
                 let detail = if m.detail.is_empty() { "-" } else { &m.detail };
-                let (path, label, taken_for) = (m.body_path.display(), &m.label, m.taken_for.name());
-                writeln!(f, "{path} ({label}, {detail}), status {status}: taken for {taken_for}: {}", m.reason)?;
+                let (path, label, taken_for) =
+                    (m.body_path.display(), &m.label, m.taken_for.name());
+                writeln!(
+                    f,
+                    "{path} ({label}, {detail}), status {status}: taken for {taken_for}: {}",
+                    m.reason
+                )?;
             }
         }
         Ok(())
@@ -342,11 +360,18 @@ pub fn evaluate(detector: &Detector, path: &Path) -> Result<Evaluation, Evaluate
         let body_path = folder.join(&page.body_path);
         let body = fs::read(&body_path).map_err(io(&body_path))?;
         let headers: Vec<Header> = page.headers.iter().map(|(n, v)| Header::new(n, v)).collect();
-        let given =
-            Page { url: page.url.as_deref(), final_url: None, status: page.status, headers: &headers, body: &body };
+        let given = Page {
+            url: page.url.as_deref(),
+            final_url: None,
+            status: page.status,
+            headers: &headers,
+            body: &body,
+        };
         let verdict = detector.inspect(&given, &mut scratch);
         evaluation.given.add(&page, &verdict);
-        evaluation.at_200.add(&page, &detector.inspect(&Page { status: 200, ..given }, &mut scratch));
+        evaluation
+            .at_200
+            .add(&page, &detector.inspect(&Page { status: 200, ..given }, &mut scratch));
         evaluation.pages += 1;
     }
     Ok(evaluation)
@@ -390,17 +415,27 @@ impl EvaluationRun {
     /// Counts a verdict in its confidence band.
     fn claim(&mut self, class: PageClass, confidence: f32, is_right: bool) {
         let from = BANDS.into_iter().rfind(|from| *from <= confidence).unwrap_or_default();
-        let at = match self.reliability.iter().position(|band| band.class == class && band.from == from) {
-            Some(at) => at,
-            None => {
-                self.reliability.push(ConfidenceBand { class, from, verdicts: 0, right: 0, claimed: 0.0 });
-                self.reliability
-                    .sort_by(|a, b| (a.class, b.from).partial_cmp(&(b.class, a.from)).unwrap_or(Ordering::Equal));
-                return self.claim(class, confidence, is_right);
-            }
-        };
+        let at =
+            match self.reliability.iter().position(|band| band.class == class && band.from == from)
+            {
+                Some(at) => at,
+                None => {
+                    self.reliability.push(ConfidenceBand {
+                        class,
+                        from,
+                        verdicts: 0,
+                        right: 0,
+                        claimed: 0.0,
+                    });
+                    self.reliability.sort_by(|a, b| {
+                        (a.class, b.from).partial_cmp(&(b.class, a.from)).unwrap_or(Ordering::Equal)
+                    });
+                    return self.claim(class, confidence, is_right);
+                }
+            };
         let band = &mut self.reliability[at];
-        band.claimed = (band.claimed * band.verdicts as f64 + f64::from(confidence)) / (band.verdicts + 1) as f64;
+        band.claimed = (band.claimed * band.verdicts as f64 + f64::from(confidence))
+            / (band.verdicts + 1) as f64;
         band.verdicts += 1;
         band.right += usize::from(is_right);
     }
@@ -427,7 +462,8 @@ mod tests {
         for (confidence, right) in [(0.98, true), (0.6, false), (0.98, true), (0.69, true)] {
             judged.claim(PageClass::Blocked, confidence, right);
         }
-        let rows: Vec<_> = judged.reliability.iter().map(|band| (band.from, band.right, band.verdicts)).collect();
+        let rows: Vec<_> =
+            judged.reliability.iter().map(|band| (band.from, band.right, band.verdicts)).collect();
         assert_eq!(rows, [(0.97, 2, 2), (0.5, 1, 2)]);
     }
 }

@@ -1,7 +1,7 @@
 //! A keyword baseline to compare the detector with: what one writes in an afternoon.
 //!
-//! Seven keywords anywhere in the bytes make a captcha, and two strings per framework make a shell. Text is what
-//! remains without scripts and styles; tags stay in.
+//! Seven keywords anywhere in the bytes make a captcha, and two strings per framework make a shell.
+//! Text is what remains without scripts and styles; tags stay in.
 
 use std::sync::Arc;
 
@@ -10,8 +10,15 @@ use crate::verdict::{CONTENT_CHARS, Verdict};
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::response::Page;
 
-const CAPTCHA: [&str; 7] =
-    ["Cloudflare", "hCaptcha", "reCAPTCHA", "g-recaptcha", "Just a moment", "cf-browser-verification", "grecaptcha"];
+const CAPTCHA: [&str; 7] = [
+    "Cloudflare",
+    "hCaptcha",
+    "reCAPTCHA",
+    "g-recaptcha",
+    "Just a moment",
+    "cf-browser-verification",
+    "grecaptcha",
+];
 
 const FRAMEWORKS: [(&str, [&str; 2]); 3] = [
     ("react", ["<div id=\"root\">", "__REACT_DEVTOOLS_"]),
@@ -29,7 +36,9 @@ pub(super) fn inspect(page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
     let refused = matches!(page.status, 403 | 429);
     let framework = FRAMEWORKS
         .iter()
-        .find(|(_, patterns)| chars < CONTENT_CHARS as usize && patterns.iter().any(|p| contains(p)))
+        .find(|(_, patterns)| {
+            chars < CONTENT_CHARS as usize && patterns.iter().any(|p| contains(p))
+        })
         .map(|(name, _)| Arc::from(*name));
     Verdict {
         is_blocked: captcha.is_some() || refused,

@@ -1,13 +1,14 @@
 //! Classification of HTTP responses: blocked, application shell, empty, or content.
 //!
-//! A crawler gets a body for nearly every request, but not always the page. It may get a captcha, a refusal, a waiting
-//! room, or an application shell that only a browser can fill. This crate tells them apart and names the vendor of a
-//! block. It does no I/O: the caller fetches with any client and passes status, headers and body.
+//! A crawler gets a body for nearly every request, but not always the page. It may get a captcha, a
+//! refusal, a waiting room, or an application shell that only a browser can fill. This crate tells
+//! them apart and names the vendor of a block. It does no I/O: the caller fetches with any client
+//! and passes status, headers and body.
 //!
 //! # Start here
 //!
-//! [`Detector::judge`] takes a whole response and returns its [`Outcome`](fetch_result::Outcome), with everything that
-//! an attempt log records about it:
+//! [`Detector::judge`] takes a whole response and returns its [`Outcome`](fetch_result::Outcome),
+//! with everything that an attempt log records about it:
 //!
 //! ```
 //! use fetchwise_detect::Detector;
@@ -26,10 +27,10 @@
 //!
 //! # Details of a verdict
 //!
-//! [`Detector::inspect`] returns a [`Verdict`]: the kind of block, the vendor, the rule that decided, a confidence, and
-//! facts about the page such as its visible characters. It works in a [`Scratch`]. Keep one per thread: after the first
-//! pages, ordinary pages need no allocation. [`Detector::explain`] also returns every rule that matched, whether it
-//! counted or not.
+//! [`Detector::inspect`] returns a [`Verdict`]: the kind of block, the vendor, the rule that
+//! decided, a confidence, and facts about the page such as its visible characters. It works in a
+//! [`Scratch`]. Keep one per thread: after the first pages, ordinary pages need no allocation.
+//! [`Detector::explain`] also returns every rule that matched, whether it counted or not.
 //!
 //! ```
 //! use fetchwise_detect::fetch_result::Outcome;
@@ -49,9 +50,10 @@
 //!
 //! # Custom rules
 //!
-//! Rules are TOML. [`Detector::shipped_rules`] returns the shipped ones, whose first lines explain the keys.
-//! [`Detector::with_rules`] adds yours: a rule with the id of a shipped rule replaces it, and `disable` removes shipped
-//! rules. [`Detector::reload`] exchanges them while other threads read.
+//! Rules are TOML. [`Detector::shipped_rules`] returns the shipped ones, whose first lines explain
+//! the keys. [`Detector::with_rules`] adds yours: a rule with the id of a shipped rule replaces it,
+//! and `disable` removes shipped rules. [`Detector::reload`] exchanges them while other threads
+//! read.
 //!
 //! ```
 //! use fetchwise_detect::Detector;
@@ -76,11 +78,12 @@
 //!
 //! 1. Headers are compared with the rules.
 //! 2. The body, at most [`DetectorOptions::max_bytes`], is copied in lower case.
-//! 3. A streaming tokenizer reads title, text, links and forms. It stops when the page has more text than most rules
-//!    allow, unless a header, the title or a marker may prove more.
-//! 4. A search finds the markers of rules: in a page with much text only those that can prove something there.
-//! 5. The evidence is weighed in the order of [`Grade`]. Where no rule decides, cues (what the main content says) are
-//!    added up.
+//! 3. A streaming tokenizer reads title, text, links and forms. It stops when the page has more
+//!    text than most rules allow, unless a header, the title or a marker may prove more.
+//! 4. A search finds the markers of rules: in a page with much text only those that can prove
+//!    something there.
+//! 5. The evidence is weighed in the order of [`Grade`]. Where no rule decides, cues (what the main
+//!    content says) are added up.
 //!
 //! Time is linear in the bytes read, whatever they are.
 //!
@@ -116,8 +119,8 @@ use arc_swap::ArcSwap;
 pub use cues::{Cue, CueSum};
 #[cfg(feature = "json")]
 pub use evaluate::{
-    ClassScore, ConfidenceBand, EvaluateError, Evaluation, EvaluationRun, LabelledPage, Misclassification, PageClass,
-    evaluate, wilson,
+    ClassScore, ConfidenceBand, EvaluateError, Evaluation, EvaluationRun, LabelledPage,
+    Misclassification, PageClass, evaluate, wilson,
 };
 pub use html::page_text::page_text;
 pub use html::robots_meta::robots_meta;
@@ -143,8 +146,8 @@ enum DetectorMode {
 
 /// Classifier of responses. `Send` and `Sync`: share it behind an [`Arc`].
 ///
-/// Invariants: each page is read with one set of rules from beginning to end, also while another thread exchanges them
-/// ([`Detector::reload`]). Reading takes no lock.
+/// Invariants: each page is read with one set of rules from beginning to end, also while another
+/// thread exchanges them ([`Detector::reload`]). Reading takes no lock.
 #[derive(Debug)]
 pub struct Detector {
     table: ArcSwap<RuleTable>,
@@ -160,7 +163,8 @@ pub struct Explanation {
     pub verdict: Verdict,
     /// The rules that matched, whether they counted or not.
     pub matches: Vec<RuleMatch>,
-    /// The cues of a block and their sum. `None` if the page contains nothing that only block pages say.
+    /// The cues of a block and their sum. `None` if the page contains nothing that only block pages
+    /// say.
     pub cues: Option<CueSum>,
 }
 
@@ -171,15 +175,15 @@ impl Default for Detector {
 }
 
 impl Detector {
-    /// Creates a detector with the shipped rules. The first call in a process compiles them; later calls share the
-    /// result.
+    /// Creates a detector with the shipped rules. The first call in a process compiles them; later
+    /// calls share the result.
     pub fn new() -> Self {
         Self::of(rules::shipped(), DetectorMode::Rules)
     }
 
     /// Creates a detector with the shipped rules and custom ones in the same TOML format (see
-    /// `docs/guides/detection-rules.md`). A rule with the id of a shipped rule replaces it; `disable = ["id"]` removes
-    /// shipped rules.
+    /// `docs/guides/detection-rules.md`). A rule with the id of a shipped rule replaces it;
+    /// `disable = ["id"]` removes shipped rules.
     ///
     /// # Errors
     ///
@@ -195,11 +199,12 @@ impl Detector {
     /// [`RuleFileError`], with the file, line and field.
     pub fn from_file(path: &Path) -> Result<Self, RuleFileError> {
         let toml = read_rules(path)?;
-        Self::with_rules(&toml).map_err(|source| RuleFileError::Rules { path: path.to_owned(), source })
+        Self::with_rules(&toml)
+            .map_err(|source| RuleFileError::Rules { path: path.to_owned(), source })
     }
 
-    /// Replaces the rules by the shipped ones plus custom ones. Other threads may read meanwhile; pages that they are
-    /// reading are finished with the old rules.
+    /// Replaces the rules by the shipped ones plus custom ones. Other threads may read meanwhile;
+    /// pages that they are reading are finished with the old rules.
     ///
     /// # Errors
     ///
@@ -233,14 +238,14 @@ impl Detector {
         self.reload(&toml).map_err(|source| RuleFileError::Rules { path: path.to_owned(), source })
     }
 
-    /// Creates a baseline to compare with: seven keywords anywhere in the body, or status 403 or 429. Reloading has no
-    /// effect.
+    /// Creates a baseline to compare with: seven keywords anywhere in the body, or status 403 or 429.
+    /// Reloading has no effect.
     pub fn keywords() -> Self {
         Self::of(rules::none(), DetectorMode::Keywords)
     }
 
-    /// Creates a detector with the shipped rules that name no vendor. It shows how well unlisted vendors are
-    /// recognised.
+    /// Creates a detector with the shipped rules that name no vendor. It shows how well unlisted
+    /// vendors are recognised.
     pub fn generic() -> Self {
         Self::of(rules::shipped_generic(), DetectorMode::Rules)
     }
@@ -252,8 +257,9 @@ impl Detector {
         self
     }
 
-    /// Sets the number of visible characters from which on a page of `host` is content, instead of [`CONTENT_CHARS`]: a
-    /// site of short pages has a small one. Reading stops at some thousand characters, so no larger number helps.
+    /// Sets the number of visible characters from which on a page of `host` is content, instead of [`CONTENT_CHARS`]:
+    /// a site of short pages has a small one. Reading stops at some thousand characters, so no
+    /// larger number helps.
     ///
     /// ```
     /// use fetchwise_detect::Detector;
@@ -274,7 +280,8 @@ impl Detector {
         self
     }
 
-    /// Returns the TOML of the shipped rules: it documents the format, and is a start for custom rules.
+    /// Returns the TOML of the shipped rules: it documents the format, and is a start for custom
+    /// rules.
     pub fn shipped_rules() -> &'static str {
         rules::SHIPPED
     }
@@ -290,17 +297,22 @@ impl Detector {
     }
 
     fn of(table: Arc<RuleTable>, mode: DetectorMode) -> Self {
-        let context =
-            ReadContext { finders: Finders::new(), options: DetectorOptions::default(), min_chars: HashMap::new() };
+        let context = ReadContext {
+            finders: Finders::new(),
+            options: DetectorOptions::default(),
+            min_chars: HashMap::new(),
+        };
         Self { table: ArcSwap::new(table), context, mode }
     }
 
-    /// Reads one response. Time is linear in the bytes read. Ordinary pages need no allocation once `scratch` has
-    /// grown.
+    /// Reads one response. Time is linear in the bytes read. Ordinary pages need no allocation once
+    /// `scratch` has grown.
     pub fn inspect(&self, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
         match self.mode {
             DetectorMode::Rules => {
-                classify::inspect(&self.context, &self.table.load(), page, scratch, |judged| judged.verdict)
+                classify::inspect(&self.context, &self.table.load(), page, scratch, |judged| {
+                    judged.verdict
+                })
             }
             DetectorMode::Keywords => keyword_baseline::inspect(page, scratch),
         }
@@ -310,7 +322,9 @@ impl Detector {
     pub fn explain(&self, page: &Page<'_>, scratch: &mut Scratch) -> Explanation {
         match self.mode {
             DetectorMode::Rules => {
-                classify::inspect(&self.context, &self.table.load(), page, scratch, |judged| judged.explained())
+                classify::inspect(&self.context, &self.table.load(), page, scratch, |judged| {
+                    judged.explained()
+                })
             }
             DetectorMode::Keywords => {
                 let verdict = keyword_baseline::inspect(page, scratch);
@@ -321,5 +335,6 @@ impl Detector {
 }
 
 fn read_rules(path: &Path) -> Result<String, RuleFileError> {
-    std::fs::read_to_string(path).map_err(|source| RuleFileError::Unreadable { path: path.to_owned(), source })
+    std::fs::read_to_string(path)
+        .map_err(|source| RuleFileError::Unreadable { path: path.to_owned(), source })
 }

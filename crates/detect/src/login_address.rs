@@ -44,8 +44,14 @@ const WORDS: [&str; 36] = [
     "adfs",
 ];
 /// Words that mean the same as two: `log-in`, `sign_in`, `sessions/new`.
-const PAIRS: [(&str, &str); 6] =
-    [("log", "in"), ("sign", "in"), ("log", "on"), ("sign", "on"), ("session", "new"), ("sessions", "new")];
+const PAIRS: [(&str, &str); 6] = [
+    ("log", "in"),
+    ("sign", "in"),
+    ("log", "on"),
+    ("sign", "on"),
+    ("session", "new"),
+    ("sessions", "new"),
+];
 
 /// Returns whether a page came from a log-in address although another page was asked for.
 pub(crate) fn is_led_to(page: &Page<'_>) -> bool {
@@ -61,7 +67,8 @@ pub(crate) fn is_login(url: &str) -> bool {
     let mut before = "";
     for word in place.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()) {
         let is = |known: &str| word.eq_ignore_ascii_case(known);
-        let is_pair = PAIRS.iter().any(|(first, second)| before.eq_ignore_ascii_case(first) && is(second));
+        let is_pair =
+            PAIRS.iter().any(|(first, second)| before.eq_ignore_ascii_case(first) && is(second));
         if is_pair || WORDS.into_iter().any(is) {
             return true;
         }
@@ -86,16 +93,21 @@ mod tests {
         ] {
             assert!(is_login(url), "{url}");
         }
-        for url in
-            ["https://leaf.example/authors/7", "https://leaf.example/?from=/login", "/blog/in-the-woods", "/cast"]
-        {
+        for url in [
+            "https://leaf.example/authors/7",
+            "https://leaf.example/?from=/login",
+            "/blog/in-the-woods",
+            "/cast",
+        ] {
             assert!(!is_login(url), "{url}");
         }
     }
 
     #[test]
     fn who_asks_for_the_log_in_gets_it() {
-        let led = |asked, got| is_led_to(&Page { url: Some(asked), final_url: Some(got), ..Page::default() });
+        let led = |asked, got| {
+            is_led_to(&Page { url: Some(asked), final_url: Some(got), ..Page::default() })
+        };
         assert!(led("https://leaf.example/a", "https://leaf.example/login?next=/a"));
         assert!(!led("https://leaf.example/login", "https://leaf.example/login/"));
         assert!(!led("https://leaf.example/a", "https://leaf.example/b"));

@@ -1,10 +1,10 @@
-//! Signs of a network in a page, in no language: addresses that exist inside a network only, and what only its equipment knows
-//! of a visitor.
+//! Signs of a network in a page, in no language: addresses that exist inside a network only, and
+//! what only its equipment knows of a visitor.
 //!
 //! Owns: what an address inside a network is.
 //!
-//! Invariants: a site that is inside a network itself has no signs, since all its addresses are there. Time is linear in
-//! the page.
+//! Invariants: a site that is inside a network itself has no signs, since all its addresses are
+//! there. Time is linear in the page.
 //!
 //! Must not know: what follows from a sign.
 
@@ -15,7 +15,8 @@ use memchr::{memchr, memmem, memrchr2};
 use crate::html::page_facts::{PageFacts, is_hardware_address};
 use fetchwise_types::response::Page;
 
-/// Bytes at the beginning of a page that are searched for addresses, and the maximum number of them that are looked at.
+/// Bytes at the beginning of a page that are searched for addresses, and the maximum number of them
+/// that are looked at.
 const SEARCHED: usize = 64 << 10;
 const MAX_ADDRESSES: usize = 16;
 /// Maximum visible characters of a page whose scripts do nothing but send their reader elsewhere.
@@ -23,7 +24,8 @@ const SENDING_CHARS: u32 = 70;
 /// Last labels of names that no public site has.
 const INSIDE_LABELS: [&str; 9] =
     ["local", "lan", "internal", "intranet", "home", "corp", "localdomain", "localhost", "arpa"];
-/// Parameters in which gateways of hotspots hand their visitor to a portal, besides those with a hardware address.
+/// Parameters in which gateways of hotspots hand their visitor to a portal, besides those with a
+/// hardware address.
 const HANDED: [&str; 9] = [
     "uamip",
     "uamport",
@@ -41,7 +43,8 @@ const HANDED: [&str; 9] = [
 pub(crate) struct NetworkSigns {
     /// The page, its form or its frame leads to an address inside a network.
     pub(crate) leads_inside: bool,
-    /// A field or the page's own address has the visitor's hardware address, or parameters of a hotspot.
+    /// A field or the page's own address has the visitor's hardware address, or parameters of a
+    /// hotspot.
     pub(crate) knows_visitor: bool,
     /// A link or a picture is at an address inside a network.
     pub(crate) links_inside: bool,
@@ -55,7 +58,8 @@ pub(crate) struct NetworkSigns {
 }
 
 impl NetworkSigns {
-    /// Reads the signs in a page with little text: `lower` is its body in lower case, `text` its visible text.
+    /// Reads the signs in a page with little text: `lower` is its body in lower case, `text` its
+    /// visible text.
     pub(crate) fn of(page: &Page<'_>, facts: &PageFacts, lower: &[u8], text: &str) -> Self {
         let (asked, got) = (page.url.and_then(host), page.final_url.or(page.url).and_then(host));
         if asked.is_some_and(is_inside) {
@@ -68,7 +72,10 @@ impl NetworkSigns {
             signs.knows_visitor |= away && hands_visitor(url);
             signs.led_away = away && site(asked) != site(got) && named(url, asked).next().is_some();
         }
-        signs.read_addresses(&lower[..lower.len().min(SEARCHED)], facts.visible.chars <= SENDING_CHARS);
+        signs.read_addresses(
+            &lower[..lower.len().min(SEARCHED)],
+            facts.visible.chars <= SENDING_CHARS,
+        );
         signs.names_inside = names_inside(text);
         for before in asked.into_iter().flat_map(|asked| named(text, asked)) {
             signs.names_asked = true;
@@ -92,7 +99,8 @@ impl NetworkSigns {
         // All of these addresses begin with the same digit.
         for at in memmem::find_iter(lower, b"//1").take(MAX_ADDRESSES) {
             let rest = &lower[at + 2..];
-            let len = rest.iter().position(|b| !(b.is_ascii_digit() || *b == b'.')).unwrap_or(rest.len());
+            let len =
+                rest.iter().position(|b| !(b.is_ascii_digit() || *b == b'.')).unwrap_or(rest.len());
             let ends = !rest.get(len).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'-');
             if !ends || !std::str::from_utf8(&rest[..len]).is_ok_and(is_inside_v4) {
                 continue;
@@ -100,14 +108,22 @@ impl NetworkSigns {
             let before = &lower[..at];
             let Some(bracket) = memrchr2(b'<', b'>', before) else { continue };
             if before[bracket] == b'<' {
-                let name = before[bracket + 1..].split(|b| !b.is_ascii_alphanumeric()).next().unwrap_or_default();
+                let name = before[bracket + 1..]
+                    .split(|b| !b.is_ascii_alphanumeric())
+                    .next()
+                    .unwrap_or_default();
                 match name {
-                    b"form" | b"iframe" | b"frame" | b"meta" | b"button" => self.leads_inside = true,
-                    b"a" | b"img" | b"area" | b"input" | b"link" | b"script" => self.links_inside = true,
+                    b"form" | b"iframe" | b"frame" | b"meta" | b"button" => {
+                        self.leads_inside = true
+                    }
+                    b"a" | b"img" | b"area" | b"input" | b"link" | b"script" => {
+                        self.links_inside = true
+                    }
                     _ => {}
                 }
             } else if scripts_send {
-                self.leads_inside |= memmem::rfind(before, b"<script") > memmem::rfind(before, b"</script");
+                self.leads_inside |=
+                    memmem::rfind(before, b"<script") > memmem::rfind(before, b"</script");
             }
         }
     }
@@ -126,12 +142,18 @@ pub(crate) fn host(url: &str) -> Option<&str> {
 
 /// Returns the last two labels of a host, which tell most sites apart.
 fn site(host: &str) -> &str {
-    let from = host.bytes().rev().enumerate().filter(|(_, b)| *b == b'.').nth(1).map_or(0, |(n, _)| host.len() - n);
+    let from = host
+        .bytes()
+        .rev()
+        .enumerate()
+        .filter(|(_, b)| *b == b'.')
+        .nth(1)
+        .map_or(0, |(n, _)| host.len() - n);
     &host[from..]
 }
 
-/// Returns whether no public site has this host: an address inside a network or of this machine, a name of one label, or a
-/// reserved name.
+/// Returns whether no public site has this host: an address inside a network or of this machine, a
+/// name of one label, or a reserved name.
 fn is_inside(host: &str) -> bool {
     if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         return address.parse().is_ok_and(|address: Ipv6Addr| {
@@ -144,26 +166,35 @@ fn is_inside(host: &str) -> bool {
         || host.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback())
 }
 
-/// Returns whether this is an IPv4 address inside a network, of a provider's customers (RFC 6598) or of one link.
+/// Returns whether this is an IPv4 address inside a network, of a provider's customers (RFC 6598)
+/// or of one link.
 fn is_inside_v4(address: &str) -> bool {
     address.parse::<Ipv4Addr>().is_ok_and(|address| {
         let [first, second, ..] = address.octets();
-        address.is_private() || address.is_link_local() || first == 100 && (64..128).contains(&second)
+        address.is_private()
+            || address.is_link_local()
+            || first == 100 && (64..128).contains(&second)
     })
 }
 
-/// Returns whether a text names an address inside a network: no block of addresses, and not that of a server with its port.
+/// Returns whether a text names an address inside a network: no block of addresses, and not that of
+/// a server with its port.
 fn names_inside(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_part = |b: &u8| b.is_ascii_digit() || *b == b'.';
     let mut at = 0;
     while let Some(dot) = bytes.get(at..).and_then(|rest| memchr(b'.', rest)) {
-        let from = bytes[at..at + dot].iter().rposition(|b| !b.is_ascii_digit()).map_or(at, |n| at + n + 1);
+        let from = bytes[at..at + dot]
+            .iter()
+            .rposition(|b| !b.is_ascii_digit())
+            .map_or(at, |n| at + n + 1);
         let to = bytes[from..].iter().position(|b| !is_part(b)).map_or(bytes.len(), |n| from + n);
         let after = text.get(to..).unwrap_or_default();
         let is_other = after.starts_with(" port ")
             || after.starts_with('/') && after[1..].starts_with(|c: char| c.is_ascii_digit());
-        if !is_other && text.get(from..to).is_some_and(|address| is_inside_v4(address.trim_end_matches('.'))) {
+        if !is_other
+            && text.get(from..to).is_some_and(|address| is_inside_v4(address.trim_end_matches('.')))
+        {
             return true;
         }
         at = to.max(at + dot + 1);
@@ -177,7 +208,8 @@ fn named<'t>(text: &'t str, host: &'t str) -> impl Iterator<Item = &'t [u8]> {
     let is_end = |b: Option<&u8>| !b.is_some_and(u8::is_ascii_alphanumeric);
     let whole = move |at: &usize| {
         let before = &text[..*at];
-        (is_end(before.last()) || matches!(before, [.., b'%', b'2', b'f' | b'F'])) && is_end(text.get(at + host.len()))
+        (is_end(before.last()) || matches!(before, [.., b'%', b'2', b'f' | b'F']))
+            && is_end(text.get(at + host.len()))
     };
     memmem::find_iter(text, host).filter(whole).map(|at| &text[..at])
 }
@@ -232,9 +264,19 @@ mod tests {
     #[test]
     fn a_site_inside_a_network_has_no_signs() {
         let names = ["http://router/", "http://wiki.corp.lan/a", "http://nas.local:8080/"];
-        let addresses = ["http://192.168.1.1/", "http://127.0.0.1:8000/", "http://[::1]/", "http://[fd00::1]:80/"];
+        let addresses = [
+            "http://192.168.1.1/",
+            "http://127.0.0.1:8000/",
+            "http://[::1]/",
+            "http://[fd00::1]:80/",
+        ];
         for url in names.into_iter().chain(addresses) {
-            let signs = of(url, url, "<form action=\"http://192.168.1.1/apply\">", "192.168.1.1 http://router/");
+            let signs = of(
+                url,
+                url,
+                "<form action=\"http://192.168.1.1/apply\">",
+                "192.168.1.1 http://router/",
+            );
             assert!(!signs.any(), "{url}: {signs:?}");
         }
         assert!(of("http://wren.example/", "http://10.0.0.2/blocked", "", "").leads_inside);
@@ -258,10 +300,22 @@ mod tests {
         }
         let named = |text| at_wren("", text).names_asked;
         assert!(
-            named("http://wren.example/a") && named("you want wren.example.") && named("u=http%3a%2f%2fwren.example")
+            named("http://wren.example/a")
+                && named("you want wren.example.")
+                && named("u=http%3a%2f%2fwren.example")
         );
-        assert!(!named("wren.examples") && !named("jenny-wren1.example") && !named("awren.example"));
-        assert!(of("http://www.wren.example/", "http://www.wren.example/", "", "wren.example is closed").names_asked);
+        assert!(
+            !named("wren.examples") && !named("jenny-wren1.example") && !named("awren.example")
+        );
+        assert!(
+            of(
+                "http://www.wren.example/",
+                "http://www.wren.example/",
+                "",
+                "wren.example is closed"
+            )
+            .names_asked
+        );
         assert!(at_wren("", "10.20.4.17 wants http://wren.example/a").are_core());
         assert!(!at_wren("", "10.20.4.17 wants wren.example").are_core());
     }
@@ -269,7 +323,9 @@ mod tests {
     #[test]
     fn a_redirect_to_another_site_is_a_sign_if_it_is_told_who_was_asked_for() {
         let led = |to: &str| of("http://wren.example/a", to, "", "");
-        assert!(led("http://stop.provider.example.net/?url=http%3A%2F%2Fwren.example%2Fa").led_away);
+        assert!(
+            led("http://stop.provider.example.net/?url=http%3A%2F%2Fwren.example%2Fa").led_away
+        );
         assert!(!led("http://stop.provider.example.net/").led_away);
         assert!(!led("https://www.wren.example/?from=wren.example").led_away);
         assert!(led("http://portal.example.net/?uamip=1.2.3.4&res=notyet").knows_visitor);

@@ -10,10 +10,11 @@ use crate::html::tokenizer::Finders;
 pub struct DetectorOptions {
     /// Maximum body size that is read, in bytes. Default: 1 MiB.
     pub max_bytes: usize,
-    /// Whether visible text is counted to the end of those bytes even when the verdict is already clear. Default: no.
+    /// Whether visible text is counted to the end of those bytes even when the verdict is already
+    /// clear. Default: no.
     pub count_all: bool,
-    /// Minimum confidence of evidence that makes a page a block, from 0 to 1. A status of 403, 429 or 451 is a refusal at
-    /// any threshold. Default: 0.5.
+    /// Minimum confidence of evidence that makes a page a block, from 0 to 1. A status of 403, 429
+    /// or 451 is a refusal at any threshold. Default: 0.5.
     pub block_threshold: f32,
 }
 
@@ -33,7 +34,8 @@ impl DetectorOptions {
     /// Sets the minimum confidence of a block (from 0.05 to 1).
     #[must_use]
     pub fn with_block_threshold(self, confidence: f32) -> Self {
-        let block_threshold = if confidence.is_nan() { self.block_threshold } else { confidence.clamp(0.05, 1.0) };
+        let block_threshold =
+            if confidence.is_nan() { self.block_threshold } else { confidence.clamp(0.05, 1.0) };
         Self { block_threshold, ..self }
     }
 
@@ -44,8 +46,8 @@ impl DetectorOptions {
     }
 }
 
-/// What every page is read with: the compiled searches and the options. The rules come separately, because they are
-/// exchanged at run time.
+/// What every page is read with: the compiled searches and the options. The rules come separately,
+/// because they are exchanged at run time.
 #[derive(Debug)]
 pub(crate) struct ReadContext {
     pub(crate) finders: Finders,

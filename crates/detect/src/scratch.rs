@@ -1,6 +1,7 @@
 //! The memory that reading works in, in one group for each stage that fills it.
 //!
-//! Invariants: nothing is carried from one page to the next, except what [`Scratch::title`] returns.
+//! Invariants: nothing is carried from one page to the next, except what [`Scratch::title`]
+//! returns.
 //!
 //! Must not know: the order of the stages.
 
@@ -14,8 +15,8 @@ use crate::rules::scan::{HitBuffer, PatternHit};
 use crate::rules::word_scan::Meanings;
 use crate::simhash;
 
-/// Memory that is reused from page to page. Use one per thread. It carries no state from one page to the next, except
-/// what [`Scratch::title`] returns.
+/// Memory that is reused from page to page. Use one per thread. It carries no state from one page
+/// to the next, except what [`Scratch::title`] returns.
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) bytes: PageBytes,
@@ -46,13 +47,15 @@ pub(crate) struct PageReading {
     pub(crate) title: String,
     /// The title, folded as titles and sentences are compared.
     pub(crate) folded_title: String,
-    /// Meanings of the words of the folded text that hint at a block, and of all words if those do so together.
+    /// Meanings of the words of the folded text that hint at a block, and of all words if those do
+    /// so together.
     pub(crate) meanings: Meanings,
     /// Meanings of all words of the folded text.
     pub(crate) all_meanings: Meanings,
     /// The signs of a network, of a page with little text.
     pub(crate) signs: NetworkSigns,
-    /// Where the first words of a page's frame begin in the first line of the folded text. More belong to no content.
+    /// Where the first words of a page's frame begin in the first line of the folded text. More
+    /// belong to no content.
     pub(crate) frame_words: ArrayVec<u32, 32>,
 }
 
@@ -87,14 +90,16 @@ impl Scratch {
         (self.read.text_hash != 0).then(|| simhash::simhash(self.read.visible_text()))
     }
 
-    /// Returns the title of the last page, entities decoded, at most 1024 bytes. Empty if it has none.
+    /// Returns the title of the last page, entities decoded, at most 1024 bytes. Empty if it has
+    /// none.
     pub fn title(&self) -> &str {
         &self.read.title
     }
 }
 
 impl PageReading {
-    /// Returns the visible text of a page with little text, which is the first line of the folded text.
+    /// Returns the visible text of a page with little text, which is the first line of the folded
+    /// text.
     pub(crate) fn visible_text(&self) -> &str {
         self.folded.split('\n').next().unwrap_or_default()
     }

@@ -1,7 +1,7 @@
 //! The SimHash of a page with little text: 64 bits that differ little for texts that differ little.
 //!
-//! Words with digits, with a slash and with a dot inside are left out, so that neither a request number nor the address that
-//! a page echoes makes it a different one.
+//! Words with digits, with a slash and with a dot inside are left out, so that neither a request
+//! number nor the address that a page echoes makes it a different one.
 //!
 //! Must not know: what the text means.
 
@@ -26,7 +26,8 @@ pub(super) fn simhash(text: &str) -> u64 {
             break;
         }
     }
-    let hash = counts.iter().enumerate().fold(0, |hash, (bit, count)| hash | u64::from(*count > 0) << bit);
+    let hash =
+        counts.iter().enumerate().fold(0, |hash, (bit, count)| hash | u64::from(*count > 0) << bit);
     if words >= MIN_WORDS { hash } else { xxhash_rust::xxh3::xxh3_64(text.as_bytes()) }
 }
 
@@ -50,7 +51,13 @@ mod tests {
                     we can find out what happened thank you for your patience number ";
         assert_eq!(distance(&format!("{refusal}8f3a"), &format!("{refusal}91bc22")), 0);
         assert_eq!(distance(&format!("{refusal} /a/garden"), &format!("{refusal} /b/kitchen")), 0);
-        assert_eq!(distance(&format!("{refusal} lark.example."), &format!("{refusal} (www.heron.example)")), 0);
+        assert_eq!(
+            distance(
+                &format!("{refusal} lark.example."),
+                &format!("{refusal} (www.heron.example)")
+            ),
+            0
+        );
         assert!(
             distance(&format!("{refusal} closed."), &format!("{refusal} open.")) > 0,
             "a dot at the end is none inside"

@@ -1,6 +1,7 @@
 //! Conversion of a verdict to an [`Outcome`], and of a whole response to a [`FetchResult`].
 //!
-//! A verdict says what is on the page. An outcome says how the request ended, for which the status counts, too.
+//! A verdict says what is on the page. An outcome says how the request ended, for which the status
+//! counts, too.
 //!
 //! Must not know: which fetcher made the request.
 
@@ -23,9 +24,10 @@ thread_local! {
 impl Verdict {
     /// Returns the outcome of the request that brought `page`, from which this verdict was made.
     ///
-    /// The order: a refusal that names its reason (a 402, the header `crawler-error`), evidence of a block or a waiting
-    /// room, the status, emptiness. A 304 is an empty page. A 3xx that names no address and has something to read is
-    /// content, and a 206 without all of its page is truncated.
+    /// The order: a refusal that names its reason (a 402, the header `crawler-error`), evidence of
+    /// a block or a waiting room, the status, emptiness. A 304 is an empty page. A 3xx that names
+    /// no address and has something to read is content, and a 206 without all of its page is
+    /// truncated.
     pub fn outcome(&self, page: &Page<'_>) -> Outcome {
         if self.network_block {
             return Outcome::NetworkBlock;
@@ -38,7 +40,8 @@ impl Verdict {
         }
         if self.is_blocked {
             let kind = self.block_type.unwrap_or(BlockKind::Challenge);
-            let (vendor, rule) = (self.vendor.as_deref().map(Into::into), self.rule.as_deref().map(Into::into));
+            let (vendor, rule) =
+                (self.vendor.as_deref().map(Into::into), self.rule.as_deref().map(Into::into));
             return Outcome::Blocked(Block::new(kind, vendor, rule));
         }
         if self.is_server_error && !matches!(page.status, 404 | 410 | 429 | 451) {
@@ -72,7 +75,8 @@ impl Verdict {
         }
     }
 
-    /// Returns the reason that an attempt keeps: of everything but plain content and what the status alone says.
+    /// Returns the reason that an attempt keeps: of everything but plain content and what the
+    /// status alone says.
     fn kept_reason(&self, outcome: &Outcome) -> Option<VerdictReason> {
         let is_by_verdict = match outcome {
             Outcome::Content => self.rule.is_some(),
@@ -91,7 +95,8 @@ impl Verdict {
         heuristics(page, self, &mut found);
         let outcome = self.outcome(page);
         let mut result = FetchResult::from(outcome).with_status(page.status);
-        result.price = (result.outcome == Outcome::PaymentRequired).then(|| price(page.headers)).flatten();
+        result.price =
+            (result.outcome == Outcome::PaymentRequired).then(|| price(page.headers)).flatten();
         result.message = match (&result.outcome, &result.price) {
             (Outcome::PaymentRequired, Some(price)) => Some(format!("the site asks for {price}")),
             (Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected, _) => None,
@@ -111,7 +116,8 @@ impl Verdict {
         result.headers = page.headers.to_vec();
         // A URL that cannot be fetched is not one that responded.
         let is_other = |url: &&str| Some(*url) != page.url;
-        result.final_url = page.final_url.filter(is_other).and_then(|url| parse(url).ok()).map(Box::new);
+        result.final_url =
+            page.final_url.filter(is_other).and_then(|url| parse(url).ok()).map(Box::new);
         result.heuristics = found;
         result.short = (self.is_empty && self.text_complete).then(|| {
             let short = ShortPage::new(self.text_chars, self.text_hash);
@@ -133,9 +139,12 @@ const IDENTITY_ERRORS: [&str; 2] = ["InvalidSignature", "StrongAuthRequired"];
 /// The longest price that is recorded.
 const MAX_PRICE: usize = 64;
 
-/// Returns the outcome of a page that refuses and names the reason: it asks for a price, or it means this crawler.
+/// Returns the outcome of a page that refuses and names the reason: it asks for a price, or it
+/// means this crawler.
 fn refusal(page: &Page<'_>) -> Option<Outcome> {
-    let code = |known: &str| header(page.headers, "crawler-error").is_some_and(|code| code.trim() == known);
+    let code = |known: &str| {
+        header(page.headers, "crawler-error").is_some_and(|code| code.trim() == known)
+    };
     match page.status {
         402 => Some(Outcome::PaymentRequired),
         403 if code(FORBIDDEN) => Some(Outcome::Declined),
@@ -144,10 +153,11 @@ fn refusal(page: &Page<'_>) -> Option<Outcome> {
     }
 }
 
-/// Returns the price that the headers name. Two different prices name none, and neither does anything but short plain
-/// text.
+/// Returns the price that the headers name. Two different prices name none, and neither does
+/// anything but short plain text.
 fn price(headers: &[Header]) -> Option<Box<str>> {
-    let mut named = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("crawler-price"));
+    let mut named =
+        headers.iter().filter(|header| header.name.eq_ignore_ascii_case("crawler-price"));
     let price = named.next()?.value.trim();
     let is_plain = price.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     let is_named = !price.is_empty() && price.len() <= MAX_PRICE && is_plain;
@@ -155,11 +165,11 @@ fn price(headers: &[Header]) -> Option<Box<str>> {
 }
 
 impl Detector {
-    /// Judges a whole response of any HTTP client: its outcome, with everything that an attempt records about it. Time
-    /// is linear in the bytes read.
+    /// Judges a whole response of any HTTP client: its outcome, with everything that an attempt
+    /// records about it. Time is linear in the bytes read.
     ///
-    /// `headers` are pairs of name and value from any source. `body` is decoded (no content encoding) and may be cut
-    /// short.
+    /// `headers` are pairs of name and value from any source. `body` is decoded (no content
+    /// encoding) and may be cut short.
     ///
     /// ```
     /// use fetchwise_detect::Detector;
@@ -190,10 +200,15 @@ impl Detector {
     }
 
     /// Like [`judge_page`](Self::judge_page), with custom heuristics of the response.
-    pub fn judge_with(&self, page: &Page<'_>, extractors: &[Box<dyn ResponseExtractor>]) -> FetchResult {
+    pub fn judge_with(
+        &self,
+        page: &Page<'_>,
+        extractors: &[Box<dyn ResponseExtractor>],
+    ) -> FetchResult {
         let (verdict, simhash) = SCRATCH.with_borrow_mut(|scratch| {
             let verdict = self.inspect(page, scratch);
-            let simhash = if verdict.is_content() || verdict.is_empty { scratch.simhash() } else { None };
+            let simhash =
+                if verdict.is_content() || verdict.is_empty { scratch.simhash() } else { None };
             (verdict, simhash)
         });
         let mut result = verdict.fetch_result(page);

@@ -1,7 +1,7 @@
 //! The verdict on a response, and the heuristics that follow from it.
 //!
-//! Presence of a vendor and evidence of a block are separate. A page may be proxied by Cloudflare, carry a captcha
-//! widget, and still be the requested page.
+//! Presence of a vendor and evidence of a block are separate. A page may be proxied by Cloudflare,
+//! carry a captcha widget, and still be the requested page.
 //!
 //! Must not know: how an attempt that got the response is counted.
 
@@ -71,8 +71,8 @@ pub struct RuleMatch {
     pub grade: Grade,
     /// Where it matched.
     pub place: PagePart,
-    /// Offset of the match in bytes, in the body or, if that is in UTF-16, in the decoded body. `None` for headers,
-    /// titles and sentences.
+    /// Offset of the match in bytes, in the body or, if that is in UTF-16, in the decoded body.
+    /// `None` for headers, titles and sentences.
     pub offset: Option<u32>,
     /// The matched text, at most 80 characters.
     pub text: String,
@@ -88,12 +88,13 @@ pub struct RuleMatch {
 pub struct Verdict {
     /// The response is a challenge or a refusal instead of the content.
     pub is_blocked: bool,
-    /// The kind of block: a challenge if there is one; a refusal if only the words or the status refuse.
+    /// The kind of block: a challenge if there is one; a refusal if only the words or the status
+    /// refuse.
     pub block_type: Option<BlockKind>,
     /// The response is a waiting room, neither blocked nor content.
     pub is_queued: bool,
-    /// The network of the crawler refuses or asks for a log-in, not the site: a provider, an administrator's filter, a
-    /// court's order, a captive portal. Set for blocks only.
+    /// The network of the crawler refuses or asks for a log-in, not the site: a provider, an
+    /// administrator's filter, a court's order, a captive portal. Set for blocks only.
     pub network_block: bool,
     /// The vendor of the block or waiting room, if known.
     pub vendor: Option<Arc<str>>,
@@ -111,14 +112,16 @@ pub struct Verdict {
     pub framework: Option<Arc<str>>,
     /// HTML with next to nothing to read that is no shell, block or waiting room.
     pub is_empty: bool,
-    /// The server says that it failed or is being maintained, whatever the status is: it refused nobody.
+    /// The server says that it failed or is being maintained, whatever the status is: it refused
+    /// nobody.
     pub is_server_error: bool,
-    /// The body is still compressed, although its header promises text: what fetched it has not decoded it.
+    /// The body is still compressed, although its header promises text: what fetched it has not
+    /// decoded it.
     pub is_undecoded: bool,
     /// The text continues for subscribers only.
     pub has_paywall: bool,
-    /// The page asks for a log-in in place of the content: with a password form and nothing else, in its first words, at a
-    /// log-in address, or with status 401.
+    /// The page asks for a log-in in place of the content: with a password form and nothing else,
+    /// in its first words, at a log-in address, or with status 401.
     pub has_login_wall: bool,
     /// Redirects led to a log-in address.
     pub is_login_redirect: bool,
@@ -126,8 +129,9 @@ pub struct Verdict {
     pub soft_404: bool,
     /// More than half of the page's bytes are script.
     pub high_script_ratio: bool,
-    /// Visible characters, white space collapsed. A lower bound if `text_complete` is false: counting stops when more
-    /// characters make no difference, unless [`super::DetectorOptions::count_all`] is set.
+    /// Visible characters, white space collapsed. A lower bound if `text_complete` is false:
+    /// counting stops when more characters make no difference, unless
+    /// [`super::DetectorOptions::count_all`] is set.
     pub text_chars: u32,
     /// Whether `text_chars` covers the whole body that was read.
     pub text_complete: bool,
@@ -139,27 +143,33 @@ pub struct Verdict {
     pub bytes: u32,
     /// Vendors that are present. No evidence of a block.
     pub waf: Vendors,
-    /// Target of a redirect in a 2xx page with next to nothing to read: a refresh (`<meta http-equiv=refresh>`, or the
-    /// header) with a delay of at most 10 seconds, or a script that only sets the location to a literal URL. Resolve it
-    /// against the page's URL: it is as written, escapes and entities decoded, or a whole URL where the page has a
-    /// `<base>` (a relative one counts if the page's URL is known). Such a page counts as empty, not as a shell. A
-    /// refresh of a challenge does not count.
+    /// Target of a redirect in a 2xx page with next to nothing to read: a refresh
+    /// (`<meta http-equiv=refresh>`, or the header) with a delay of at most 10 seconds, or a script
+    /// that only sets the location to a literal URL. Resolve it against the page's URL: it is as
+    /// written, escapes and entities decoded, or a whole URL where the page has a `<base>` (a
+    /// relative one counts if the page's URL is known). Such a page counts as empty, not as a
+    /// shell. A refresh of a challenge does not count.
     pub redirect: Option<Box<str>>,
-    /// Hash of the visible text, white space collapsed, of HTML with little text. 0 where there is much text or none.
-    /// Two short pages of a host with the same hash have the same text, as block pages do for every URL. Different
-    /// versions of this crate may hash differently.
+    /// Hash of the visible text, white space collapsed, of HTML with little text. 0 where there is
+    /// much text or none. Two short pages of a host with the same hash have the same text, as block
+    /// pages do for every URL. Different versions of this crate may hash differently.
     pub text_hash: u64,
-    /// Short, non-empty HTML with hints at a block but no proof: words of a refusal or about robots, a captcha, a
-    /// challenge marker that did not count, a request number, or a demand for cookies or scripts. No rule may know this
-    /// block page, so do not take it for a genuine short page.
+    /// Short, non-empty HTML with hints at a block but no proof: words of a refusal or about
+    /// robots, a captcha, a challenge marker that did not count, a request number, or a demand for
+    /// cookies or scripts. No rule may know this block page, so do not take it for a genuine short
+    /// page.
     pub block_cues: bool,
 }
 
 impl Verdict {
-    /// Returns whether the page has enough to read: it is not HTML, or it has text for a reader and is neither blocked
-    /// nor queued. The status does not count here: see [`Verdict::outcome`].
+    /// Returns whether the page has enough to read: it is not HTML, or it has text for a reader and
+    /// is neither blocked nor queued. The status does not count here: see [`Verdict::outcome`].
     pub fn is_content(&self) -> bool {
-        !self.is_blocked && !self.is_queued && !self.is_server_error && !self.is_undecoded && !self.is_thin()
+        !self.is_blocked
+            && !self.is_queued
+            && !self.is_server_error
+            && !self.is_undecoded
+            && !self.is_thin()
     }
 
     /// Returns whether the page is empty or a shell, which a browser might fill.
@@ -222,11 +232,15 @@ pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) 
         (verdict.soft_404, "soft_404"),
         (verdict.is_queued, "is_queued"),
         (verdict.network_block, "network_block"),
-        (verdict.is_html && verdict.text_complete && verdict.text_chars < CONTENT_CHARS, "empty_body"),
+        (
+            verdict.is_html && verdict.text_complete && verdict.text_chars < CONTENT_CHARS,
+            "empty_body",
+        ),
         (verdict.high_script_ratio, "high_script_ratio"),
     ];
     out.extend(flags.iter().filter(|(is, _)| *is).map(|(_, kind)| Heuristic::flag(*kind)));
-    // Also for pages that are no shells: the framework of a host's pages says which other fetchers may be needed.
+    // Also for pages that are no shells: the framework of a host's pages says which other fetchers
+    // may be needed.
     if let Some(framework) = &verdict.framework {
         out.push(Heuristic::new("spa_framework", framework.to_string()));
     }
@@ -268,8 +282,8 @@ const SERVERS: &[(&str, &str)] = &[
     ("qrator", "server_qrator"),
 ];
 
-/// Custom heuristics of a response, besides the built-in ones. fetchwise learns from a new kind of heuristic, and
-/// answers queries about it, from the first attempt on.
+/// Custom heuristics of a response, besides the built-in ones. fetchwise learns from a new kind of
+/// heuristic, and answers queries about it, from the first attempt on.
 ///
 /// ```
 /// use fetchwise_detect::{ResponseExtractor, Verdict};

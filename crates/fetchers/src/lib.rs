@@ -1,8 +1,8 @@
 //! Fetchers, the cache of robots.txt rules, and stores for page bodies.
 //!
-//! Owns: the [`Fetcher`](fetch::Fetcher) trait and the fetchers that ship with fetchwise (plain HTTP, Chromium, child
-//! processes, archives, search APIs, FlareSolverr, yt-dlp), the cache of robots.txt rules, and the stores that write
-//! bodies to disk.
+//! Owns: the [`Fetcher`](fetch::Fetcher) trait and the fetchers that ship with fetchwise (plain
+//! HTTP, Chromium, child processes, archives, search APIs, FlareSolverr, yt-dlp), the cache of
+//! robots.txt rules, and the stores that write bodies to disk.
 //!
 //! Invariants: every connection passes the address guard; every body is bounded.
 //!

@@ -1,6 +1,8 @@
-//! The offers of a 402 besides its price: x402 payments and RSL licences. They are recorded, and none is accepted.
+//! The offers of a 402 besides its price: x402 payments and RSL licences. They are recorded, and
+//! none is accepted.
 //!
-//! Invariants: at most [`MAX_OFFERS`] offers of printable ASCII are read. An offer that cannot be read is left out.
+//! Invariants: at most [`MAX_OFFERS`] offers of printable ASCII are read. An offer that cannot be
+//! read is left out.
 //!
 //! Must not know: how anything is paid.
 
@@ -39,7 +41,8 @@ struct PaymentRequirement {
     asset: String,
 }
 
-/// Returns the offers of a 402 as text: `x402 SCHEME NETWORK AMOUNT ASSET` or `rsl ADDRESS`. Any other response has none.
+/// Returns the offers of a 402 as text: `x402 SCHEME NETWORK AMOUNT ASSET` or `rsl ADDRESS`. Any
+/// other response has none.
 ///
 /// ```
 /// use fetchwise_fetchers::fetch::{Body, Response};
@@ -54,7 +57,8 @@ pub fn payment_offers(response: &Response) -> Vec<Box<str>> {
     if response.status != 402 {
         return Vec::new();
     }
-    let in_header = header(&response.headers, "payment-required").filter(|value| value.len() <= MAX_READ);
+    let in_header =
+        header(&response.headers, "payment-required").filter(|value| value.len() <= MAX_READ);
     let in_header = in_header.and_then(|value| STANDARD.decode(value.trim()).ok());
     let body: &[u8] = response.body.head();
     let in_body = (response.body.len() <= MAX_READ as u64).then_some(body);
@@ -72,9 +76,12 @@ pub fn payment_offers(response: &Response) -> Vec<Box<str>> {
 fn x402_offers(json: &[u8]) -> Vec<Box<str>> {
     let Ok(required) = serde_json::from_slice::<PaymentRequired>(json) else { return Vec::new() };
     let read = |one: serde_json::Value| {
-        let PaymentRequirement { scheme, network, amount, asset } = serde_json::from_value(one).ok()?;
+        let PaymentRequirement { scheme, network, amount, asset } =
+            serde_json::from_value(one).ok()?;
         let is_plain = |field: &String| {
-            !field.is_empty() && field.len() <= MAX_FIELD && field.bytes().all(|byte| byte.is_ascii_graphic())
+            !field.is_empty()
+                && field.len() <= MAX_FIELD
+                && field.bytes().all(|byte| byte.is_ascii_graphic())
         };
         let fields = [scheme, network, amount, asset];
         fields.iter().all(is_plain).then(|| format!("x402 {}", fields.join(" ")).into())
@@ -91,17 +98,23 @@ mod tests {
     fn offers(status: u16, headers: &[(&str, &str)], body: &str) -> Vec<String> {
         let headers = headers.iter().map(|(name, value)| Header::new(*name, *value)).collect();
         let url = "https://shop.example/".parse().unwrap();
-        let response = Response::new(status, headers, Body::in_memory(body.as_bytes().to_vec()), url);
+        let response =
+            Response::new(status, headers, Body::in_memory(body.as_bytes().to_vec()), url);
         payment_offers(&response).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn offers_are_read_from_the_body_the_header_and_links() {
         let one = r#"{"scheme":"exact","network":"base","maxAmountRequired":"10000","asset":"0xA","payTo":"0xB"}"#;
-        let body = format!("{{\"x402Version\":1,\"accepts\":[{one},{{\"scheme\":5}},{one}],\"error\":\"pay\"}}");
-        assert_eq!(offers(402, &[], &body), ["x402 exact base 10000 0xA"], "each once, and what can be read");
-        let second =
-            r#"{"x402Version":2,"accepts":[{"scheme":"upto","network":"eip155:8453","amount":"3","asset":"0xC"}]}"#;
+        let body = format!(
+            "{{\"x402Version\":1,\"accepts\":[{one},{{\"scheme\":5}},{one}],\"error\":\"pay\"}}"
+        );
+        assert_eq!(
+            offers(402, &[], &body),
+            ["x402 exact base 10000 0xA"],
+            "each once, and what can be read"
+        );
+        let second = r#"{"x402Version":2,"accepts":[{"scheme":"upto","network":"eip155:8453","amount":"3","asset":"0xC"}]}"#;
         let headers = [
             ("Payment-Required", &*STANDARD.encode(second)),
             ("Link", "<https://shop.example/l.xml>; rel=\"license\"; type=\"application/rsl+xml\""),
@@ -116,7 +129,9 @@ mod tests {
     #[test]
     fn hostile_offers_are_left_out() {
         let with = |field: &str| {
-            let one = format!("{{\"scheme\":\"exact\",\"network\":{field},\"amount\":\"1\",\"asset\":\"0x\"}}");
+            let one = format!(
+                "{{\"scheme\":\"exact\",\"network\":{field},\"amount\":\"1\",\"asset\":\"0x\"}}"
+            );
             offers(402, &[], &format!("{{\"x402Version\":1,\"accepts\":[{one}]}}"))
         };
         assert_eq!(with("\"base\"").len(), 1);
@@ -125,7 +140,9 @@ mod tests {
             assert!(with(field).is_empty(), "{field}");
         }
         let many: Vec<String> = (0..100)
-            .map(|n| format!("{{\"scheme\":\"s\",\"network\":\"n\",\"amount\":\"{n}\",\"asset\":\"a\"}}"))
+            .map(|n| {
+                format!("{{\"scheme\":\"s\",\"network\":\"n\",\"amount\":\"{n}\",\"asset\":\"a\"}}")
+            })
             .collect();
         let body = format!("{{\"x402Version\":1,\"accepts\":[{}]}}", many.join(","));
         assert_eq!(offers(402, &[], &body).len(), MAX_OFFERS);

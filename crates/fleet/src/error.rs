@@ -22,7 +22,9 @@ pub enum FleetError {
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// `fleet.state` cannot be read.
-    #[error("{path} {what}: restore it from a backup; with a new node id, peers would count its attempts twice")]
+    #[error(
+        "{path} {what}: restore it from a backup; with a new node id, peers would count its attempts twice"
+    )]
     State {
         /// The file.
         path: PathBuf,
@@ -48,7 +50,9 @@ pub enum FleetError {
         place: String,
     },
     /// Another node of the pool has a different setting.
-    #[error("node {by} of this pool has {what} {theirs}, this one has {ours}: all nodes of a pool must agree")]
+    #[error(
+        "node {by} of this pool has {what} {theirs}, this one has {ours}: all nodes of a pool must agree"
+    )]
     Differs {
         /// The other node.
         by: NodeId,
@@ -60,7 +64,9 @@ pub enum FleetError {
         ours: String,
     },
     /// `peers/` was filled in another scope.
-    #[error("peers/ was filled in another scope than {ours}: delete it, its content is received again")]
+    #[error(
+        "peers/ was filled in another scope than {ours}: delete it, its content is received again"
+    )]
     OtherScope {
         /// The scope of this node now.
         ours: &'static str,
@@ -85,7 +91,10 @@ impl FleetError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Journal(error) => error.is_refusal(),
-            Self::Peers(LogError::Io { .. }) | Self::Transport(_) | Self::Io { .. } | Self::Left => false,
+            Self::Peers(LogError::Io { .. })
+            | Self::Transport(_)
+            | Self::Io { .. }
+            | Self::Left => false,
             _ => true,
         }
     }

@@ -49,8 +49,8 @@ pub const ALL: [&str; 12] = [
 
 static LISTENER: OnceLock<fn(&'static str)> = OnceLock::new();
 
-/// Sets the listener that is called at every failpoint from now on. Works once per process; later calls return false
-/// and change nothing.
+/// Sets the listener that is called at every failpoint from now on. Works once per process; later
+/// calls return false and change nothing.
 pub fn listen(listener: fn(&'static str)) -> bool {
     LISTENER.set(listener).is_ok()
 }

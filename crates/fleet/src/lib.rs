@@ -1,7 +1,8 @@
 //! Shared learning between fetchwise crawlers.
 //!
-//! Each node keeps its own attempt log, which stays the source of truth. Attempts travel over a broker that may lose,
-//! duplicate or reorder messages. Every node still ends up with the evidence of all nodes. Start with [`Fleet::join`].
+//! Each node keeps its own attempt log, which stays the source of truth. Attempts travel over a
+//! broker that may lose, duplicate or reorder messages. Every node still ends up with the evidence
+//! of all nodes. Start with [`Fleet::join`].
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod error;

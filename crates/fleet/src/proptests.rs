@@ -1,5 +1,6 @@
-//! Model-based tests: publishers and consumers are driven step by step over a faulty broker, and compared with the
-//! naive fold of all logs. Each safeguard is switched off once, which must make a test fail.
+//! Model-based tests: publishers and consumers are driven step by step over a faulty broker, and
+//! compared with the naive fold of all logs. Each safeguard is switched off once, which must make a
+//! test fail.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -78,7 +79,8 @@ impl World {
         let broker = InProcessBroker::new(Arc::clone(&clock), 11);
         let mut options = Options { safeguards, ..Options::default() };
         options.timing.gap = std::time::Duration::ZERO;
-        let mut world = Self { root, clock, broker, nodes: Vec::new(), options, copies: 0, luck: 5 };
+        let mut world =
+            Self { root, clock, broker, nodes: Vec::new(), options, copies: 0, luck: 5 };
         for n in 0..nodes {
             let dir = world.root.path().join(format!("node{n}"));
             std::fs::create_dir_all(&dir).unwrap();
@@ -91,7 +93,9 @@ impl World {
 
     async fn start(&mut self, n: usize) {
         let node = &mut self.nodes[n];
-        let options = JournalOptions::default().durability(Durability::Memory).linger(std::time::Duration::ZERO);
+        let options = JournalOptions::default()
+            .durability(Durability::Memory)
+            .linger(std::time::Duration::ZERO);
         let (journal, _) = Journal::open(&node.dir, options).unwrap();
         let (journal, selector) = (Arc::new(journal), Arc::new(blank(&self.clock)));
         journal::load(&node.dir, &selector, NOW).unwrap();
@@ -112,7 +116,8 @@ impl World {
     async fn crash(&mut self, n: usize) {
         self.copies += 1;
         let to = self.root.path().join(format!("copy{}", self.copies));
-        // A crash freezes the files at one moment. A copy takes longer, and the log is still being written meanwhile.
+        // A crash freezes the files at one moment. A copy takes longer, and the log is still being
+        // written meanwhile.
         loop {
             let before = stamps(&self.nodes[n].dir);
             copy(&self.nodes[n].dir, &to);
@@ -127,7 +132,10 @@ impl World {
     }
 
     fn record(&mut self, n: usize, ms: i64) {
-        self.luck = self.luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.luck = self
+            .luck
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let luck = self.luck >> 33;
         let site = luck % 5;
         let path = ["a/b", "", "x.pdf"][(luck / 5 % 3) as usize];
@@ -190,7 +198,8 @@ impl World {
 
     /// Excludes a node at all others, or includes it again.
     async fn exclude(&mut self, n: usize, is_out: bool) {
-        let (operator, name) = (self.broker.node(NodeId::from_bytes([99; 16])), self.nodes[n].node_id.to_string());
+        let (operator, name) =
+            (self.broker.node(NodeId::from_bytes([99; 16])), self.nodes[n].node_id.to_string());
         let _ = match is_out {
             true => operator.put(Table::Excluded, &name, "".into()).await.map(drop),
             false => operator.delete(Table::Excluded, &name, None).await.map(drop),
@@ -200,7 +209,11 @@ impl World {
     /// Delivers the retransmit requests.
     async fn deliver_requests(&mut self, wants: &mut VecDeque<(NodeId, RetransmitRequest)>) {
         while let Some((to, want)) = wants.pop_front() {
-            let live = self.nodes.iter_mut().find(|node| node.node_id == to).and_then(|node| node.live.as_mut());
+            let live = self
+                .nodes
+                .iter_mut()
+                .find(|node| node.node_id == to)
+                .and_then(|node| node.live.as_mut());
             if let Some(live) = live {
                 let _ = live.publisher.retransmit(want).await;
             }
@@ -302,7 +315,12 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn run<T>(of: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(of)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+        .block_on(of)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -360,7 +378,9 @@ async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
     }
     for (index, step) in steps.iter().enumerate() {
         match *step {
-            Step::Record(n, count) => (0..count).for_each(|k| world.record(n, (index * 100 + k) as i64 - 50_000)),
+            Step::Record(n, count) => {
+                (0..count).for_each(|k| world.record(n, (index * 100 + k) as i64 - 50_000))
+            }
             Step::Publish(n) => world.publish(n).await,
             Step::Read(n, most) => world.read(n, most).await,
             Step::RepairGaps(n) => world.repair_gaps(n).await,
@@ -502,8 +522,8 @@ async fn published_unsynced(safeguards: Safeguards) -> bool {
     ever
 }
 
-/// Records with a clock that is sometimes half an hour ahead. Returns how far the other node is from the fold without
-/// those attempts.
+/// Records with a clock that is sometimes half an hour ahead. Returns how far the other node is
+/// from the fold without those attempts.
 async fn ahead(safeguards: Safeguards) -> f64 {
     let mut world = World::new(2, safeguards).await;
     for n in 0..2 {
@@ -531,7 +551,8 @@ async fn startled(safeguards: Safeguards) -> f64 {
     }
     let recent = |world: &World| {
         let selector = &world.nodes[1].live.as_ref().unwrap().selector;
-        let weights = selector.weights(("domain", "site1.example"), ContentKind::Page, "direct_access", NOW);
+        let weights =
+            selector.weights(("domain", "site1.example"), ContentKind::Page, "direct_access", NOW);
         assert!(weights.total > 0.0);
         (weights.recent_success, weights.recent_total)
     };
@@ -542,8 +563,8 @@ async fn startled(safeguards: Safeguards) -> f64 {
     (after.0 - before.0).abs() + (after.1 - before.1).abs()
 }
 
-/// Publishes many attempts at once. Returns how many of them the other node learns without time passing, and how far it
-/// is from the fold later.
+/// Publishes many attempts at once. Returns how many of them the other node learns without time
+/// passing, and how far it is from the fold later.
 async fn flooded(safeguards: Safeguards, limits: impl Fn(&mut Limits)) -> (u64, f64) {
     let mut world = World::new(2, safeguards).await;
     limits(&mut world.options.limits);
@@ -564,7 +585,8 @@ async fn flooded(safeguards: Safeguards, limits: impl Fn(&mut Limits)) -> (u64, 
     (learned, world.distance().await)
 }
 
-/// Closes a node while some of its positions are missing. Returns how often they are requested a month later.
+/// Closes a node while some of its positions are missing. Returns how often they are requested a
+/// month later.
 async fn gone(safeguards: Safeguards) -> u64 {
     let mut world = World::new(2, safeguards).await;
     for n in 0..2 {
@@ -580,13 +602,15 @@ async fn gone(safeguards: Safeguards) -> u64 {
     world.crash(0).await;
     // No snapshot covers the missing positions.
     world.broker.wipe_blobs();
-    let wants = |world: &World| world.nodes[1].live.as_ref().unwrap().consumer.counts.retransmit_requests;
+    let wants =
+        |world: &World| world.nodes[1].live.as_ref().unwrap().consumer.counts.retransmit_requests;
     for _ in 0..4 {
         world.repair_gaps(1).await;
     }
     assert!(wants(&world) > 0, "it is requested at first");
     world.clock.set(later(31 * 86_400_000));
-    // A node seen a minute ago counts as present, whatever the calendar says, so another process checks now.
+    // A node seen a minute ago counts as present, whatever the calendar says, so another process
+    // checks now.
     world.crash(1).await;
     world.start(1).await;
     world.broker.wipe_cells();
@@ -596,8 +620,8 @@ async fn gone(safeguards: Safeguards) -> u64 {
     wants(&world)
 }
 
-/// Limits the size of evidence so that two nodes are mixed, then excludes one. Returns how far the third node is from
-/// the fold without it.
+/// Limits the size of evidence so that two nodes are mixed, then excludes one. Returns how far the
+/// third node is from the fold without it.
 async fn mixed(safeguards: Safeguards) -> f64 {
     let mut world = World::new(3, safeguards).await;
     world.options.limits.max_snapshot_bytes = 1;
@@ -637,7 +661,8 @@ fn a_node_has_not_converged_while_messages_wait() {
         for n in 0..2 {
             world.start(n).await;
         }
-        let is_converged = |world: &World| world.nodes[1].live.as_ref().unwrap().consumer.is_converged();
+        let is_converged =
+            |world: &World| world.nodes[1].live.as_ref().unwrap().consumer.is_converged();
         world.record(0, 0);
         world.publish(0).await;
         world.read(1, usize::MAX).await;
@@ -661,7 +686,8 @@ fn a_node_has_not_converged_while_messages_wait() {
 fn each_safeguard_is_needed() {
     let all = Safeguards::default();
     run(async {
-        let few = |limits: &mut Limits| (limits.attempt_burst, limits.attempts_per_s) = (20.0, 0.02);
+        let few =
+            |limits: &mut Limits| (limits.attempt_burst, limits.attempts_per_s) = (20.0, 0.02);
         let fewer = |limits: &mut Limits| {
             few(limits);
             limits.waiting_bytes = 500;
@@ -669,29 +695,55 @@ fn each_safeguard_is_needed() {
         let (learned, far) = flooded(all, few).await;
         assert!(learned < 30 && far <= 1e-9, "{learned} at once, {far} apart later");
         let (learned, far) = flooded(all, fewer).await;
-        assert!(learned < 30 && far <= 1e-9, "{learned} at once, {far} apart later, what did not fit in is asked for");
-        assert!(flooded(Safeguards { floods: false, ..all }, few).await.0 > 100, "without a limit of attempts");
-        let few = |limits: &mut Limits| (limits.new_key_burst, limits.new_keys_per_s) = (5.0, 0.005);
+        assert!(
+            learned < 30 && far <= 1e-9,
+            "{learned} at once, {far} apart later, what did not fit in is asked for"
+        );
+        assert!(
+            flooded(Safeguards { floods: false, ..all }, few).await.0 > 100,
+            "without a limit of attempts"
+        );
+        let few =
+            |limits: &mut Limits| (limits.new_key_burst, limits.new_keys_per_s) = (5.0, 0.005);
         let (learned, far) = flooded(all, few).await;
         assert!(learned < 30 && far <= 1e-9, "{learned} at once, {far} apart later");
-        assert!(flooded(Safeguards { keys: false, ..all }, few).await.0 > 100, "without a limit of new keys");
+        assert!(
+            flooded(Safeguards { keys: false, ..all }, few).await.0 > 100,
+            "without a limit of new keys"
+        );
         assert_eq!(gone(all).await, 0);
         assert!(gone(Safeguards { close: false, ..all }).await > 0, "without closing nodes");
         assert!(mixed(all).await <= 1e-9);
-        assert!(mixed(Safeguards { apart: false, ..all }).await > 0.1, "without discarding mixed evidence");
+        assert!(
+            mixed(Safeguards { apart: false, ..all }).await > 0.1,
+            "without discarding mixed evidence"
+        );
         assert!(doubled(all).await <= 1e-9);
         assert!(doubled(Safeguards { intervals: false, ..all }).await > 0.1, "without intervals");
         assert!(lost(all).await <= 1e-9);
-        assert!(lost(Safeguards { want: false, ..all }).await > 0.1, "without requesting missing positions");
-        // A requested node publishes wiped messages again, so both safeguards are tested separately.
+        assert!(
+            lost(Safeguards { want: false, ..all }).await > 0.1,
+            "without requesting missing positions"
+        );
+        // A requested node publishes wiped messages again, so both safeguards are tested
+        // separately.
         let alone = Safeguards { want: false, ..all };
         assert!(wiped(alone).await <= 1e-9);
         assert!(wiped(Safeguards { rewind: false, ..alone }).await > 0.1, "with a cursor alone");
         assert!(!published_unsynced(all).await);
-        assert!(published_unsynced(Safeguards { sync: false, ..all }).await, "without waiting for a sync");
+        assert!(
+            published_unsynced(Safeguards { sync: false, ..all }).await,
+            "without waiting for a sync"
+        );
         assert!(ahead(all).await <= 1e-9);
-        assert!(ahead(Safeguards { withhold: false, ..all }).await > 0.1, "without withholding future times");
+        assert!(
+            ahead(Safeguards { withhold: false, ..all }).await > 0.1,
+            "without withholding future times"
+        );
         assert!(startled(all).await <= 1e-9);
-        assert!(startled(Safeguards { late: false, ..all }).await > 0.1, "with late attempts as the last ones");
+        assert!(
+            startled(Safeguards { late: false, ..all }).await > 0.1,
+            "with late attempts as the last ones"
+        );
     });
 }

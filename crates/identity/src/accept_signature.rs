@@ -1,7 +1,7 @@
 //! `Accept-Signature`: the signature that a server asks for (RFC 9421, section 5).
 //!
-//! Invariants: nothing hostile is echoed. A structured field has only printable ASCII, a long nonce is refused, and a
-//! request for a component that this crate cannot cover is no request.
+//! Invariants: nothing hostile is echoed. A structured field has only printable ASCII, a long nonce
+//! is refused, and a request for a component that this crate cannot cover is no request.
 //!
 //! Must not know: statuses and retries.
 
@@ -26,7 +26,8 @@ pub struct SignatureRequest {
 }
 
 impl SignatureRequest {
-    /// Reads an `Accept-Signature` header. Returns the first member that asks for a signature of ours.
+    /// Reads an `Accept-Signature` header. Returns the first member that asks for a signature of
+    /// ours.
     ///
     /// ```
     /// use fetchwise_identity::SignatureRequest;
@@ -41,7 +42,10 @@ impl SignatureRequest {
         members.into_iter().find_map(|(label, member)| match member {
             ListEntry::InnerList(list) if label.as_str().len() <= MAX_LABEL => {
                 let text = |name: &str| {
-                    list.params.iter().find(|(known, _)| known.as_str() == name).map(|(_, value)| value.as_string())
+                    list.params
+                        .iter()
+                        .find(|(known, _)| known.as_str() == name)
+                        .map(|(_, value)| value.as_string())
                 };
                 if !matches!(text("tag"), None | Some(Some(_)))
                     || text("tag").flatten().is_some_and(|t| t.as_str() != TAG)
@@ -50,7 +54,12 @@ impl SignatureRequest {
                 }
                 let nonce = match text("nonce") {
                     None => None,
-                    Some(nonce) => Some(nonce.filter(|nonce| nonce.as_str().len() <= MAX_NONCE)?.as_str().to_owned()),
+                    Some(nonce) => Some(
+                        nonce
+                            .filter(|nonce| nonce.as_str().len() <= MAX_NONCE)?
+                            .as_str()
+                            .to_owned(),
+                    ),
                 };
                 let components = list.items.iter().map(component).collect::<Option<Vec<_>>>()?;
                 Some(Self { label: label.as_str().to_owned(), components, nonce })
@@ -64,13 +73,16 @@ impl SignatureRequest {
         &self.label
     }
 
-    /// Returns whether a signature already has what is asked for. One with a nonce of the server's never has.
+    /// Returns whether a signature already has what is asked for. One with a nonce of the server's
+    /// never has.
     pub fn is_met_by(&self, sent: &SignedHeaders) -> bool {
         let listed = sent.input.strip_prefix(&*self.label).and_then(|rest| rest.strip_prefix("=("));
         let listed = listed.and_then(|rest| rest.split_once(')')).map(|(listed, _)| listed);
         self.nonce.is_none()
             && listed.is_some_and(|listed| {
-                self.components.iter().all(|wanted| listed.contains(&format!("\"{}\"", wanted.name)))
+                self.components
+                    .iter()
+                    .all(|wanted| listed.contains(&format!("\"{}\"", wanted.name)))
             })
     }
 }
@@ -80,7 +92,8 @@ fn component(item: &sfv::Item) -> Option<Component> {
     let name = item.bare_item.as_string()?.as_str();
     let is_agent = name == "signature-agent";
     // The form of `Signature-Agent` gives the key.
-    let has_known_params = item.params.is_empty() || is_agent && item.params.keys().all(|key| key.as_str() == "key");
+    let has_known_params =
+        item.params.is_empty() || is_agent && item.params.keys().all(|key| key.as_str() == "key");
     (has_known_params && (is_agent || DERIVED.contains(&name))).then(|| Component::named(name))
 }
 
@@ -90,11 +103,15 @@ mod tests {
 
     #[test]
     fn a_request_has_label_components_and_nonce() {
-        let wanted =
-            SignatureRequest::read(r#"x=1, sig9=("@authority" "@query" "signature-agent";key="sig9");nonce="abc""#)
-                .unwrap();
+        let wanted = SignatureRequest::read(
+            r#"x=1, sig9=("@authority" "@query" "signature-agent";key="sig9");nonce="abc""#,
+        )
+        .unwrap();
         let names: Vec<&str> = wanted.components.iter().map(|component| &*component.name).collect();
-        assert_eq!((wanted.label(), names), ("sig9", vec!["@authority", "@query", "signature-agent"]));
+        assert_eq!(
+            (wanted.label(), names),
+            ("sig9", vec!["@authority", "@query", "signature-agent"])
+        );
         assert_eq!(wanted.nonce.as_deref(), Some("abc"));
     }
 

@@ -17,7 +17,9 @@ pub struct Agent {
 
 /// The reason why a text names no agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid agent {given:?}: expected an https origin without a path, such as https://bot.example")]
+#[error(
+    "invalid agent {given:?}: expected an https origin without a path, such as https://bot.example"
+)]
 pub struct BadAgent {
     given: String,
 }
@@ -80,11 +82,21 @@ mod tests {
     fn an_agent_is_an_https_origin() {
         let agent = Agent::parse("https://Bot.Example:443/").unwrap();
         assert_eq!((agent.origin(), &*agent.authority()), ("https://bot.example", "bot.example"));
-        assert_eq!(Agent::parse("https://bot.example:8443").unwrap().authority(), "bot.example:8443");
-        for bad in
-            ["http://bot.example", "bot.example", "https://bot.example/a", "https://u@bot.example", "https://b/?q"]
-        {
-            assert!(Agent::parse(bad).unwrap_err().to_string().contains("https://bot.example"), "{bad}");
+        assert_eq!(
+            Agent::parse("https://bot.example:8443").unwrap().authority(),
+            "bot.example:8443"
+        );
+        for bad in [
+            "http://bot.example",
+            "bot.example",
+            "https://bot.example/a",
+            "https://u@bot.example",
+            "https://b/?q",
+        ] {
+            assert!(
+                Agent::parse(bad).unwrap_err().to_string().contains("https://bot.example"),
+                "{bad}"
+            );
         }
     }
 }

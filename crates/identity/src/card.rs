@@ -1,4 +1,5 @@
-//! What an agent publishes besides its keys: the card, the page about it, its IP ranges, and its `User-Agent`.
+//! What an agent publishes besides its keys: the card, the page about it, its IP ranges, and its
+//! `User-Agent`.
 //!
 //! Invariants: the card states what the configuration does, nothing else.
 //!
@@ -34,7 +35,8 @@ pub struct Profile {
     pub ips: Vec<IpNet>,
     /// Whether robots.txt is obeyed, and its `Crawl-delay` too.
     pub robots: RobotsPromise,
-    /// Highest rate for a host, in requests per second, and parallel requests; none without a limit.
+    /// Highest rate for a host, in requests per second, and parallel requests; none without a
+    /// limit.
     pub pace: Option<(f64, u8)>,
 }
 
@@ -76,7 +78,9 @@ struct Details<'a> {
 impl Profile {
     /// Returns the URL of the page about the agent.
     pub fn about_url(&self) -> String {
-        self.about.as_ref().map_or_else(|| self.agent.url_of(PAGE_PATH), |about| about.as_str().to_owned())
+        self.about
+            .as_ref()
+            .map_or_else(|| self.agent.url_of(PAGE_PATH), |about| about.as_str().to_owned())
     }
 
     /// Returns the `User-Agent` of plain requests (draft-illyes-webbotauth-cbcp).
@@ -118,14 +122,17 @@ impl Profile {
                 rfc9309_compliance: compliance,
                 trigger: "crawler",
                 rate_control: "429, Retry-After, RateLimit",
-                rate_expectation: self.pace.map(|(rate, parallel)| format!("max={rate}rps;parallel={parallel}")),
+                rate_expectation: self
+                    .pace
+                    .map(|(rate, parallel)| format!("max={rate}rps;parallel={parallel}")),
                 ips_uri: (!self.ips.is_empty()).then(|| self.agent.url_of(RANGES_PATH)),
             },
         };
         serde_json::to_string_pretty(&card).unwrap_or_default()
     }
 
-    /// Returns the IP ranges as JSON, created at the time `created` in RFC 3339 (draft-illyes-webbotauth-jafar).
+    /// Returns the IP ranges as JSON, created at the time `created` in RFC 3339
+    /// (draft-illyes-webbotauth-jafar).
     pub fn ranges(&self, created: &str) -> String {
         let prefix = |net: &IpNet| match net {
             IpNet::V4(net) => serde_json::json!({ "ipv4Prefix": net.trunc().to_string() }),
@@ -143,8 +150,10 @@ impl Profile {
             true => format!("It obeys robots.txt. Its product token is <code>{name}</code>."),
             false => format!("Its product token for robots.txt is <code>{name}</code>."),
         };
-        let contact =
-            self.contact.as_ref().map_or_else(String::new, |contact| format!("<p>Contact: {}</p>\n", html(contact)));
+        let contact = self
+            .contact
+            .as_ref()
+            .map_or_else(String::new, |contact| format!("<p>Contact: {}</p>\n", html(contact)));
         let ranges = match self.ips.is_empty() {
             true => "",
             false => "<p><a rel=\"client-ranges\" href=\"/bot-ips.json\">IP ranges</a></p>\n",
@@ -162,7 +171,8 @@ fn html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Returns whether `name` is a product token: what a `User-Agent` and a group of robots.txt can name.
+/// Returns whether `name` is a product token: what a `User-Agent` and a group of robots.txt can
+/// name.
 pub fn is_product_token(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 64
@@ -197,7 +207,10 @@ mod tests {
         let card: serde_json::Value = serde_json::from_str(&profile().card()).unwrap();
         assert_eq!(card["client_id"], "https://bot.example/bot.json");
         assert_eq!(card["contacts"][0], "mailto:bot@example.org");
-        assert_eq!(card["jwks_uri"], "https://bot.example/.well-known/http-message-signatures-directory");
+        assert_eq!(
+            card["jwks_uri"],
+            "https://bot.example/.well-known/http-message-signatures-directory"
+        );
         let details = &card["web_bot_auth"];
         assert_eq!(
             details["expected-user-agent"],
@@ -208,19 +221,29 @@ mod tests {
             serde_json::json!(["User-Agent", "Allow", "Disallow", "Crawl-delay"])
         );
         assert_eq!(details["rate-expectation"], "max=20rps;parallel=16");
-        let silent = Profile { robots: RobotsPromise::default(), pace: None, ips: Vec::new(), ..profile() };
+        let silent =
+            Profile { robots: RobotsPromise::default(), pace: None, ips: Vec::new(), ..profile() };
         let card: serde_json::Value = serde_json::from_str(&silent.card()).unwrap();
         let details = card["web_bot_auth"].as_object().unwrap();
-        assert!(["rfc9309-compliance", "rate-expectation", "ips_uri"].iter().all(|key| !details.contains_key(*key)));
+        assert!(
+            ["rfc9309-compliance", "rate-expectation", "ips_uri"]
+                .iter()
+                .all(|key| !details.contains_key(*key))
+        );
     }
 
     #[test]
     fn ranges_are_networks_and_the_page_is_escaped() {
-        let ranges: serde_json::Value = serde_json::from_str(&profile().ranges("2026-11-23T00:00:00Z")).unwrap();
+        let ranges: serde_json::Value =
+            serde_json::from_str(&profile().ranges("2026-11-23T00:00:00Z")).unwrap();
         assert_eq!(ranges["prefixes"][0]["ipv4Prefix"], "192.0.2.0/24");
         assert_eq!(ranges["prefixes"][1]["ipv6Prefix"], "2001:db8::/32");
         let hostile = Profile { contact: Some("<script>".to_owned()), ..profile() };
         assert!(!hostile.page().contains("<script>"));
-        assert!(is_product_token("ExampleBot") && !is_product_token("Example Bot") && !is_product_token("a/1"));
+        assert!(
+            is_product_token("ExampleBot")
+                && !is_product_token("Example Bot")
+                && !is_product_token("a/1")
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! Whether this machine's clock is right: the median of its offsets against `Date` headers.
 //!
-//! Invariants: each party has one vote, however many hosts it has, and fewer than [`MIN_PARTIES`] say nothing. A party
-//! is a name that somebody has registered, or a network of addresses. So one owner of servers with wrong clocks changes
-//! nothing. A clock that was found right, and that nobody has set since, is right whatever servers say. A clock that
-//! somebody sets right is right at once, and no offset counts for longer than [`COUNTS_FOR`]: while nothing is signed
-//! there may be no further response.
+//! Invariants: each party has one vote, however many hosts it has, and fewer than [`MIN_PARTIES`]
+//! say nothing. A party is a name that somebody has registered, or a network of addresses. So one
+//! owner of servers with wrong clocks changes nothing. A clock that was found right, and that
+//! nobody has set since, is right whatever servers say. A clock that somebody sets right is right
+//! at once, and no offset counts for longer than [`COUNTS_FOR`]: while nothing is signed there may
+//! be no further response.
 //!
 //! Must not know: the time. Its callers pass it in.
 
@@ -25,7 +26,8 @@ const MAX_PARTIES: usize = 63;
 const COUNTS_FOR: Duration = Duration::from_secs(600);
 /// Largest offset in seconds of a clock that counts as right.
 const RIGHT_WITHIN: i64 = 5;
-/// Time for which a clock that was found right is right. A clock that no time service corrects drifts by seconds a day.
+/// Time for which a clock that was found right is right. A clock that no time service corrects
+/// drifts by seconds a day.
 const RIGHT_FOR: Duration = Duration::from_secs(86_400);
 
 /// A time, by this machine's clock and by one that nobody sets.
@@ -43,7 +45,8 @@ impl ClockReading {
         self.elapsed.saturating_sub(earlier.elapsed)
     }
 
-    /// Returns whether somebody has set this machine's clock between an earlier reading and this one.
+    /// Returns whether somebody has set this machine's clock between an earlier reading and this
+    /// one.
     fn was_set_since(self, earlier: Self) -> bool {
         let passed = i64::try_from(self.passed_since(earlier).as_secs()).unwrap_or(i64::MAX);
         self.now.saturating_sub(earlier.now).saturating_sub(passed).saturating_abs() > RIGHT_WITHIN
@@ -107,7 +110,8 @@ impl ClockCheck {
         clocks.push_back(PartyClock { party, network, date, at });
     }
 
-    /// Returns by how many seconds this machine's clock is ahead; none while too few parties are known.
+    /// Returns by how many seconds this machine's clock is ahead; none while too few parties are
+    /// known.
     pub(crate) fn offset(&self, present: ClockReading) -> Option<i64> {
         let median = self.median(present)?;
         let mut right_at = lock(&self.right_at);
@@ -115,7 +119,8 @@ impl ClockCheck {
             *right_at = Some(present);
             return Some(median);
         }
-        let is_right = right_at.is_some_and(|at| present.passed_since(at) < RIGHT_FOR && !present.was_set_since(at));
+        let is_right = right_at
+            .is_some_and(|at| present.passed_since(at) < RIGHT_FOR && !present.was_set_since(at));
         Some(if is_right { 0 } else { median })
     }
 
@@ -174,8 +179,9 @@ mod tests {
     #[test]
     fn five_parties_decide_and_one_does_not() {
         let check = ClockCheck::default();
-        let (present, note) =
-            (at(1000, 0), |host: &str, offset: i64| check.note(host, seen(1000 - offset), at(1000, 0)));
+        let (present, note) = (at(1000, 0), |host: &str, offset: i64| {
+            check.note(host, seen(1000 - offset), at(1000, 0))
+        });
         for _ in 0..100 {
             note("wrong.example", 900);
         }
@@ -200,7 +206,11 @@ mod tests {
             check.note(&format!("192.0.2.{n}"), wrong, present);
             check.note(&format!("[2001:db8:0:{n}::1]"), wrong, present);
         }
-        assert_eq!(check.offset(present), None, "a domain, a service that gives out names, and two networks");
+        assert_eq!(
+            check.offset(present),
+            None,
+            "a domain, a service that gives out names, and two networks"
+        );
         check.note("other.example", wrong, present);
         assert_eq!(check.offset(present), Some(7_200));
     }
@@ -229,7 +239,9 @@ mod tests {
         assert_eq!(check.offset(at(1060, 60)), Some(0), "the dates are wrong");
         (0..40).for_each(|n| check.note(&format!("late{n}.example"), seen(1070), at(8_270, 70)));
         assert_eq!(check.offset(at(8_270, 70)), Some(7_200), "somebody has set the clock");
-        (0..40).for_each(|n| check.note(&format!("late{n}.example"), seen(87_500), at(87_460, 86_460)));
+        (0..40).for_each(|n| {
+            check.note(&format!("late{n}.example"), seen(87_500), at(87_460, 86_460))
+        });
         assert_eq!(check.offset(at(87_460, 86_460)), Some(-40), "after a day it may have drifted");
     }
 

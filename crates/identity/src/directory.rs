@@ -45,7 +45,16 @@ pub fn body(keys: &KeySet, now: UnixSeconds) -> String {
     let jwk = |entry| {
         let KeyEntry { key, nbf, exp }: &KeyEntry = entry;
         let (kid, x) = (key.kid(), key.x());
-        Jwk { kty: "OKP", crv: "Ed25519", kid, x, purpose: "sig", alg: "EdDSA", nbf: *nbf, exp: *exp }
+        Jwk {
+            kty: "OKP",
+            crv: "Ed25519",
+            kid,
+            x,
+            purpose: "sig",
+            alg: "EdDSA",
+            nbf: *nbf,
+            exp: *exp,
+        }
     };
     let jwks = Jwks { keys: keys.published(now).map(jwk).collect() };
     // Text and numbers always serialize.
@@ -66,7 +75,13 @@ pub struct DirectoryHeaders {
 /// Signs the directory `body` for `authority` with each published key.
 pub fn sign(keys: &KeySet, authority: &str, body: &str, now: UnixSeconds) -> DirectoryHeaders {
     let entries: Vec<&KeyEntry> = keys.published(now).collect();
-    signed(&entries, authority, body, now.saturating_sub(CREATED_BEFORE), now.saturating_add(OVERLAP))
+    signed(
+        &entries,
+        authority,
+        body,
+        now.saturating_sub(CREATED_BEFORE),
+        now.saturating_add(OVERLAP),
+    )
 }
 
 fn signed(
@@ -76,7 +91,8 @@ fn signed(
     created: UnixSeconds,
     expires: UnixSeconds,
 ) -> DirectoryHeaders {
-    let content_digest = format!("sha-256=:{}:", STANDARD.encode(digest(&SHA256, body.as_bytes()).as_ref()));
+    let content_digest =
+        format!("sha-256=:{}:", STANDARD.encode(digest(&SHA256, body.as_bytes()).as_ref()));
     let (mut inputs, mut signatures) = (Vec::new(), Vec::new());
     for (number, entry) in (1..).zip(entries) {
         let params = format!(
@@ -108,15 +124,18 @@ struct ReadJwk {
     exp: Option<f64>,
 }
 
-/// Compares a published directory with own keys. Returns every difference that matters, as text; an empty list means
-/// that verifiers find what they need.
+/// Compares a published directory with own keys. Returns every difference that matters, as text; an
+/// empty list means that verifiers find what they need.
 pub fn compare(published: &[u8], keys: &KeySet, now: UnixSeconds) -> Vec<String> {
     let read: ReadJwks = match serde_json::from_slice(published) {
         Ok(read) => read,
         Err(error) => return vec![format!("the directory is not a JWK Set: {error}")],
     };
     if read.keys.len() > MAX_KEYS {
-        return vec![format!("the directory has {} keys; verifiers may read only {MAX_KEYS}", read.keys.len())];
+        return vec![format!(
+            "the directory has {} keys; verifiers may read only {MAX_KEYS}",
+            read.keys.len()
+        )];
     }
     let mut problems = Vec::new();
     for jwk in &read.keys {
@@ -143,7 +162,9 @@ pub fn compare(published: &[u8], keys: &KeySet, now: UnixSeconds) -> Vec<String>
             published.is_some_and(|time| own.is_none_or(|own| time < own as f64))
         };
         if is_late(jwk.nbf, entry.nbf) || is_early(jwk.exp, entry.exp) {
-            problems.push(format!("the directory publishes key {kid} for a shorter time than it is used"));
+            problems.push(format!(
+                "the directory publishes key {kid} for a shorter time than it is used"
+            ));
         }
     }
     problems
@@ -173,8 +194,7 @@ mod tests {
         let input = "sig1=(\"@authority\";req \"content-digest\");created=1735689600;expires=4889289600;\
                      keyid=\"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U\";tag=\"http-message-signatures-directory\"";
         assert_eq!(made.input, input);
-        let signature =
-            "sig1=:l6P8R67tm3kujAxbHWio7ll01qrEZ0dKD/WWlGhNYEmTnFZM8Wt0VQ9zqGfvo7T/UMkBxsigzChM1Gpz7gOVBg==:";
+        let signature = "sig1=:l6P8R67tm3kujAxbHWio7ll01qrEZ0dKD/WWlGhNYEmTnFZM8Wt0VQ9zqGfvo7T/UMkBxsigzChM1Gpz7gOVBg==:";
         assert_eq!(made.signature, signature);
     }
 

@@ -1,7 +1,7 @@
 //! An Ed25519 key: PKCS#8 PEM, its JWK thumbprint, signatures.
 //!
-//! Invariants: a key that a standard publishes is refused, because everyone can sign with it. The private part leaves
-//! this file only as the PEM of a new key.
+//! Invariants: a key that a standard publishes is refused, because everyone can sign with it. The
+//! private part leaves this file only as the PEM of a new key.
 //!
 //! Must not know: files, and when a key is used.
 
@@ -15,9 +15,11 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
-/// The PKCS#8 form of an Ed25519 key (RFC 8410) up to its 32 secret bytes. Version 1, which OpenSSL reads too.
-const PKCS8_HEAD: [u8; 16] =
-    [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
+/// The PKCS#8 form of an Ed25519 key (RFC 8410) up to its 32 secret bytes. Version 1, which OpenSSL
+/// reads too.
+const PKCS8_HEAD: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
 
 /// Public parts of keys whose private parts are published, each with the place.
 const PUBLISHED: [(&str, &str); 7] = [
@@ -78,7 +80,8 @@ impl SigningKey {
     /// Reads a PKCS#8 key in PEM.
     ///
     /// # Errors
-    /// [`KeyError`] for a text without such a key, for another kind of key, and for a published one.
+    /// [`KeyError`] for a text without such a key, for another kind of key, and for a published
+    /// one.
     pub fn from_pem(text: &[u8]) -> Result<Self, KeyError> {
         let key = Self::from_any_pem(text)?;
         match PUBLISHED.iter().find(|(x, _)| *x == key.x) {
@@ -104,7 +107,8 @@ impl SigningKey {
         Self { pair, x, kid }
     }
 
-    /// Returns the key of RFC 9421 B.1.4, which all test vectors use and which [`from_pem`](Self::from_pem) refuses.
+    /// Returns the key of RFC 9421 B.1.4, which all test vectors use and which
+    /// [`from_pem`](Self::from_pem) refuses.
     #[cfg(test)]
     pub(crate) fn of_vectors() -> Self {
         let seed = URL_SAFE_NO_PAD.decode("n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU").unwrap();
@@ -128,7 +132,9 @@ impl SigningKey {
 
     /// Returns whether `signature` is this key's signature of `text`.
     pub(crate) fn has_signed(&self, text: &str, signature: &[u8]) -> bool {
-        UnparsedPublicKey::new(&ED25519, self.pair.public_key().as_ref()).verify(text.as_bytes(), signature).is_ok()
+        UnparsedPublicKey::new(&ED25519, self.pair.public_key().as_ref())
+            .verify(text.as_bytes(), signature)
+            .is_ok()
     }
 }
 
@@ -183,7 +189,8 @@ mod tests {
     #[test]
     fn malformed_keys_are_refused_with_the_cause() {
         let error = |text: &str| SigningKey::from_pem(text.as_bytes()).unwrap_err().to_string();
-        for text in ["", "hello", "-----BEGIN PRIVATE KEY-----\n!!!!\n-----END PRIVATE KEY-----\n"] {
+        for text in ["", "hello", "-----BEGIN PRIVATE KEY-----\n!!!!\n-----END PRIVATE KEY-----\n"]
+        {
             assert!(error(text).contains("BEGIN PRIVATE KEY"), "{text:?}: {}", error(text));
         }
         let short = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2Vw\n-----END PRIVATE KEY-----\n";

@@ -1,11 +1,12 @@
-//! The keys of an agent on disk: a directory (0700) with one PEM file (0600) for each key, and `keys.toml`.
+//! The keys of an agent on disk: a directory (0700) with one PEM file (0600) for each key, and
+//! `keys.toml`.
 //!
 //! Owns: reading, creating and rotating keys.
 //!
-//! Invariants: a directory or key that others can read is refused. One process at a time changes a directory. Files are
-//! replaced as a whole. A PEM file is complete and has its name before `keys.toml` names it, and loses its row before it
-//! is deleted. So a process that is killed at any point leaves a directory whose keys can be read: a PEM file without a
-//! row is no key.
+//! Invariants: a directory or key that others can read is refused. One process at a time changes a
+//! directory. Files are replaced as a whole. A PEM file is complete and has its name before
+//! `keys.toml` names it, and loses its row before it is deleted. So a process that is killed at any
+//! point leaves a directory whose keys can be read: a PEM file without a row is no key.
 //!
 //! Must not know: where the directory is.
 
@@ -146,7 +147,8 @@ impl KeySource {
         match self {
             Self::Dir(dir) => dir.load(),
             Self::Text(pem) => {
-                let failed = |error| KeyDirError::Key { place: "in the variable".to_owned(), error };
+                let failed =
+                    |error| KeyDirError::Key { place: "in the variable".to_owned(), error };
                 let key = Arc::new(SigningKey::from_pem(pem.as_bytes()).map_err(failed)?);
                 Ok(KeySet::new(vec![KeyEntry { key, nbf: None, exp: None }]))
             }
@@ -227,7 +229,9 @@ impl KeyDir {
     /// # Errors
     /// [`KeyDirError`] if a file is unusable.
     pub fn unlisted(&self) -> Result<Vec<PathBuf>, KeyDirError> {
-        let Some(rows) = self.table_text()?.map(|text| self.rows(&text)).transpose()? else { return Ok(Vec::new()) };
+        let Some(rows) = self.table_text()?.map(|text| self.rows(&text)).transpose()? else {
+            return Ok(Vec::new());
+        };
         let mut unlisted = self.read_keys()?;
         unlisted.retain(|(_, key)| rows.iter().all(|row| row.kid != key.kid()));
         Ok(unlisted.into_iter().map(|(file, _)| file).collect())
@@ -248,10 +252,14 @@ impl KeyDir {
         };
         let mut entries = Vec::new();
         for row in rows {
-            let key = keys.iter().find(|(_, key)| key.kid() == row.kid).map(|(_, key)| Arc::clone(key));
-            let key = key.ok_or_else(|| self.table_error(format!("key {} has no PEM file", row.kid)))?;
+            let key =
+                keys.iter().find(|(_, key)| key.kid() == row.kid).map(|(_, key)| Arc::clone(key));
+            let key =
+                key.ok_or_else(|| self.table_error(format!("key {} has no PEM file", row.kid)))?;
             if row.exp <= row.nbf {
-                return Err(self.table_error(format!("exp of key {} is not after its nbf", row.kid)));
+                return Err(
+                    self.table_error(format!("exp of key {} is not after its nbf", row.kid))
+                );
             }
             entries.push(KeyEntry { key, nbf: Some(row.nbf), exp: Some(row.exp) });
         }
@@ -271,7 +279,9 @@ impl KeyDir {
         for file in files {
             let text = match check_mode(&file, 0o600).and_then(|()| read_pem(&file)) {
                 // Another process has deleted it.
-                Err(KeyDirError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(KeyDirError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                    continue;
+                }
                 text => text?,
             };
             let failed = |error| KeyDirError::Key { place: file.display().to_string(), error };
@@ -289,7 +299,11 @@ impl KeyDir {
         if self.has_keys() {
             return Err(KeyDirError::Exists { path: self.path.clone() });
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(KeyDirError::io(&self.path))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.path)
+            .map_err(KeyDirError::io(&self.path))?;
         check_mode(&self.path, 0o700)?;
         let _lock = self.lock()?;
         if self.has_keys() {
@@ -303,9 +317,9 @@ impl KeyDir {
         Ok(keys)
     }
 
-    /// Exchanges the key. The new one is published at once and signs after a day; the old ones stay published for a day
-    /// more. With `compromised` the new key signs at once, and the old ones are deleted. Waits for another process that
-    /// changes the directory.
+    /// Exchanges the key. The new one is published at once and signs after a day; the old ones stay
+    /// published for a day more. With `compromised` the new key signs at once, and the old ones are
+    /// deleted. Waits for another process that changes the directory.
     ///
     /// # Errors
     /// [`KeyDirError::Rotating`] if the last rotation has not ended, and errors of files.
@@ -314,7 +328,9 @@ impl KeyDir {
         self.load()?;
         let _lock = self.lock()?;
         let keys = self.load()?;
-        let kids = |entries: &[KeyEntry]| entries.iter().map(|entry| entry.key.kid().to_owned()).collect::<Vec<_>>();
+        let kids = |entries: &[KeyEntry]| {
+            entries.iter().map(|entry| entry.key.kid().to_owned()).collect::<Vec<_>>()
+        };
         let is_expired = |entry: &KeyEntry| entry.exp.is_some_and(|exp| exp <= now);
         let (expired, old): (Vec<_>, Vec<_>) = keys.entries().iter().cloned().partition(is_expired);
         let pending = old.iter().find(|entry| keys.state(entry.key.kid(), now) == KeyState::Next);
@@ -328,7 +344,8 @@ impl KeyDir {
         let new = self.create_key(nbf)?;
         let kid = new.key.kid().to_owned();
         let until = now.saturating_add(2 * OVERLAP);
-        let (gone, stay) = if compromised { (keys.entries().to_vec(), Vec::new()) } else { (expired, old) };
+        let (gone, stay) =
+            if compromised { (keys.entries().to_vec(), Vec::new()) } else { (expired, old) };
         let stay: Vec<_> = stay.into_iter().map(|entry| retired(entry, until)).collect();
         let old_until = stay.iter().filter_map(|entry| entry.exp).max();
         let named = if compromised { kids(&gone) } else { kids(&stay) };
@@ -343,8 +360,13 @@ impl KeyDir {
     fn lock(&self) -> Result<fs::File, KeyDirError> {
         let path = self.path.join(LOCK);
         let open = || {
-            let file =
-                OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)?;
             file.lock()?;
             Ok(file)
         };
@@ -367,8 +389,8 @@ impl KeyDir {
         sync.map_err(KeyDirError::io(&self.path))
     }
 
-    /// Deletes what killed processes have left: files that were being written, and PEM files without a row that have
-    /// the name of a key that this program made.
+    /// Deletes what killed processes have left: files that were being written, and PEM files
+    /// without a row that have the name of a key that this program made.
     fn delete_unfinished(&self) -> Result<(), KeyDirError> {
         let mut leftover = self.files()?;
         leftover.retain(|path| path.to_string_lossy().ends_with(UNFINISHED));
@@ -409,7 +431,8 @@ impl KeyDir {
     }
 
     fn rows(&self, text: &str) -> Result<Vec<Row>, KeyDirError> {
-        let table: Table = toml::from_str(text).map_err(|error| self.table_error(error.message().to_owned()))?;
+        let table: Table =
+            toml::from_str(text).map_err(|error| self.table_error(error.message().to_owned()))?;
         Ok(table.key)
     }
 
@@ -442,7 +465,8 @@ impl KeyDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(KeyDirError::io(&self.path)(error)),
         };
-        let paths = listed.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>();
+        let paths =
+            listed.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>();
         paths.map_err(KeyDirError::io(&self.path))
     }
 }
@@ -450,7 +474,8 @@ impl KeyDir {
 /// Returns an old key that stays published until `until`.
 fn retired(entry: KeyEntry, until: UnixSeconds) -> KeyEntry {
     // A key that already retires keeps its earlier end.
-    let signs_still = entry.exp.is_none_or(|exp| exp > until || entry.nbf.is_none_or(|nbf| exp - nbf >= VALID));
+    let signs_still =
+        entry.exp.is_none_or(|exp| exp > until || entry.nbf.is_none_or(|nbf| exp - nbf >= VALID));
     let exp = if signs_still { Some(until) } else { entry.exp };
     KeyEntry { exp, ..entry }
 }
@@ -520,7 +545,9 @@ mod tests {
         assert!(matches!(dir.init(NOW), Err(KeyDirError::Exists { .. })));
         let table = fs::read_to_string(dir.table_path()).unwrap();
         assert!(
-            ["kid = ", "nbf = ", "exp = ", "state = \"active\""].iter().all(|part| table.contains(part)),
+            ["kid = ", "nbf = ", "exp = ", "state = \"active\""]
+                .iter()
+                .all(|part| table.contains(part)),
             "{table}"
         );
     }
@@ -530,10 +557,14 @@ mod tests {
         let (_base, dir) = dir();
         let old = signing(&dir.init(NOW).unwrap(), NOW).unwrap();
         let rotation = dir.rotate(NOW + 1000, false).unwrap();
-        assert_eq!((rotation.signs_from, rotation.old_until), (NOW + 1000 + 86_400, Some(NOW + 1000 + 2 * 86_400)));
+        assert_eq!(
+            (rotation.signs_from, rotation.old_until),
+            (NOW + 1000 + 86_400, Some(NOW + 1000 + 2 * 86_400))
+        );
         assert!(matches!(dir.rotate(NOW + 1001, false), Err(KeyDirError::Rotating { .. })));
         let keys = dir.load().unwrap();
-        // What signs at any time was in the directory a day before, and is in it when the signature ends.
+        // What signs at any time was in the directory a day before, and is in it when the signature
+        // ends.
         let before = KeySet::new(keys.by_id(&old).cloned().into_iter().collect());
         for minute in 0..(3 * 24 * 60) {
             let now = NOW + 1000 + minute * 60;
@@ -543,7 +574,10 @@ mod tests {
             } else {
                 published(&keys, now - 86_400)
             };
-            assert!(cached.contains(&kid) && published(&keys, now).contains(&kid), "minute {minute}");
+            assert!(
+                cached.contains(&kid) && published(&keys, now).contains(&kid),
+                "minute {minute}"
+            );
         }
         assert_eq!(signing(&keys, NOW + 1000 + 86_399), Some(old.clone()));
         assert_eq!(signing(&keys, NOW + 1000 + 86_405), Some(rotation.kid.clone()));
@@ -562,7 +596,9 @@ mod tests {
         dir.rotate(NOW + 10, false).unwrap();
         let rotation = dir.rotate(NOW + 20, true).unwrap();
         let keys = dir.load().unwrap();
-        assert!(rotation.old.contains(&old) && rotation.old.len() == 2 && rotation.old_until.is_none());
+        assert!(
+            rotation.old.contains(&old) && rotation.old.len() == 2 && rotation.old_until.is_none()
+        );
         assert_eq!(signing(&keys, NOW + 20), Some(rotation.kid.clone()));
         assert_eq!(published(&keys, NOW + 20), [rotation.kid]);
         assert_eq!(dir.pem_files().unwrap().len(), 1);
@@ -578,7 +614,8 @@ mod tests {
             let error = dir.load().unwrap_err();
             assert!(matches!(error, KeyDirError::LooseMode { .. }), "{mode:o}");
             assert!(
-                error.to_string().contains(&format!("{mode:04o}")) && error.hint().contains("chmod 600"),
+                error.to_string().contains(&format!("{mode:04o}"))
+                    && error.hint().contains("chmod 600"),
                 "{error}"
             );
         }
@@ -599,7 +636,11 @@ mod tests {
             write_new(&extra, text).unwrap();
             dir.load().unwrap_err().to_string()
         };
-        assert!(refused("nonsense").contains("extra.pem: not a private key"), "{}", refused("nonsense"));
+        assert!(
+            refused("nonsense").contains("extra.pem: not a private key"),
+            "{}",
+            refused("nonsense")
+        );
         let rfc = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF\n-----END PRIVATE KEY-----\n";
         assert!(refused(rfc).contains("published test key (RFC 9421"), "{}", refused(rfc));
         let (_, pem) = SigningKey::generate().unwrap();
@@ -624,7 +665,9 @@ mod tests {
         let torn = "-----BEGIN PRIVATE";
         type KilledState<'a> = (&'a str, &'a dyn Fn(&KeyDir));
         let kill: [KilledState<'_>; 5] = [
-            ("while it writes the PEM", &|dir| write_new(&dir.path().join("key.pem.new"), torn).unwrap()),
+            ("while it writes the PEM", &|dir| {
+                write_new(&dir.path().join("key.pem.new"), torn).unwrap()
+            }),
             ("before the PEM has its name", &|dir| {
                 let (key, pem) = SigningKey::generate().unwrap();
                 write_new(&dir.path().join(pem_of(&key) + ".new"), &pem).unwrap();
@@ -653,11 +696,16 @@ mod tests {
             assert_eq!(keys.entries().len(), 1, "{point}");
             let signs = signing(&keys, NOW + 10).unwrap();
             assert_eq!(signs == first, !point.ends_with("old PEM"), "{point}");
-            let rotation = dir.rotate(NOW + 10, false).unwrap_or_else(|error| panic!("{point}: {error}"));
+            let rotation =
+                dir.rotate(NOW + 10, false).unwrap_or_else(|error| panic!("{point}: {error}"));
             assert_eq!(rotation.old, [signs], "{point}");
             assert_eq!(dir.load().unwrap().entries().len(), 2, "{point}");
-            let mut names: Vec<_> =
-                dir.files().unwrap().iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+            let mut names: Vec<_> = dir
+                .files()
+                .unwrap()
+                .iter()
+                .map(|path| path.file_name().unwrap().to_owned())
+                .collect();
             names.retain(|name| name != TABLE && name != LOCK);
             assert_eq!(names.len(), 2, "{point}: {names:?}");
         }
@@ -669,7 +717,14 @@ mod tests {
         DirBuilder::new().recursive(true).mode(0o700).create(dir.path()).unwrap();
         write_new(&dir.path().join("key.pem.new"), "torn").unwrap();
         dir.init(NOW).unwrap();
-        assert_eq!(dir.files().unwrap().iter().filter(|path| path.to_string_lossy().ends_with(".new")).count(), 0);
+        assert_eq!(
+            dir.files()
+                .unwrap()
+                .iter()
+                .filter(|path| path.to_string_lossy().ends_with(".new"))
+                .count(),
+            0
+        );
         // The table is the last file that is written.
         fs::remove_file(dir.table_path()).unwrap();
         let signs = signing(&dir.load().unwrap(), NOW).unwrap();
@@ -699,10 +754,17 @@ mod tests {
             let dir = dir.clone();
             std::thread::spawn(move || dir.rotate(NOW + 10, false))
         };
-        let ended: Vec<_> =
-            (0..8).map(|_| rotate()).collect::<Vec<_>>().into_iter().map(|one| one.join().unwrap()).collect();
+        let ended: Vec<_> = (0..8)
+            .map(|_| rotate())
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|one| one.join().unwrap())
+            .collect();
         let done: Vec<_> = ended.iter().filter_map(|one| one.as_ref().ok()).collect();
-        assert!(ended.iter().all(|one| matches!(one, Ok(_) | Err(KeyDirError::Rotating { .. }))), "{ended:?}");
+        assert!(
+            ended.iter().all(|one| matches!(one, Ok(_) | Err(KeyDirError::Rotating { .. }))),
+            "{ended:?}"
+        );
         assert_eq!(done.len(), 1, "{ended:?}");
         let keys = dir.load().unwrap();
         assert!(keys.by_id(&done[0].kid).is_some() && keys.entries().len() == 2);
@@ -715,7 +777,9 @@ mod tests {
         dir.init(NOW).unwrap();
         let rotating = {
             let dir = dir.clone();
-            std::thread::spawn(move || (0..50).for_each(|n| drop(dir.rotate(NOW + n, true).unwrap())))
+            std::thread::spawn(move || {
+                (0..50).for_each(|n| drop(dir.rotate(NOW + n, true).unwrap()))
+            })
         };
         while !rotating.is_finished() {
             assert_eq!(dir.load().unwrap().entries().len(), 1);

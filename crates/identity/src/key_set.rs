@@ -1,7 +1,7 @@
 //! The keys of an agent, and which of them signs at a time.
 //!
-//! Invariants: times decide, so a rotation completes without another command. A key signs only where its signature's
-//! whole lifetime lies within the key's.
+//! Invariants: times decide, so a rotation completes without another command. A key signs only
+//! where its signature's whole lifetime lies within the key's.
 //!
 //! Must not know: files.
 

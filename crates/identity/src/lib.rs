@@ -1,9 +1,9 @@
-//! A crawler's identity: requests signed by Web Bot Auth (RFC 9421 with Ed25519), the keys behind the signatures, and
-//! the documents that publish them.
+//! A crawler's identity: requests signed by Web Bot Auth (RFC 9421 with Ed25519), the keys behind
+//! the signatures, and the documents that publish them.
 //!
-//! [`Signer`] signs requests, [`KeyDir`] keeps keys on disk, [`directory`] and [`card`] are what an agent publishes, and
-//! [`verify`] checks own requests. The drafts are draft-ietf-webbotauth-httpsig-protocol-01 and
-//! draft-meunier-webbotauth-registry-04.
+//! [`Signer`] signs requests, [`KeyDir`] keeps keys on disk, [`directory`] and [`card`] are what an
+//! agent publishes, and [`verify`] checks own requests. The drafts are
+//! draft-ietf-webbotauth-httpsig-protocol-01 and draft-meunier-webbotauth-registry-04.
 //!
 //! Invariants: no private key appears in a message, a dump or a result other than the PEM file.
 //!

@@ -9,7 +9,8 @@ pub type UnixSeconds = i64;
 pub const CREATED_BEFORE: i64 = 5;
 /// Seconds from now to `expires`.
 pub const VALID_FOR: i64 = 60;
-/// Seconds for which a verifier may cache the directory, and so the time that a new key is published before it signs.
+/// Seconds for which a verifier may cache the directory, and so the time that a new key is
+/// published before it signs.
 pub(crate) const OVERLAP: i64 = 86_400;
 
 /// Returns `created` and `expires` of a signature made at `now`.

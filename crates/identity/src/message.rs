@@ -56,7 +56,9 @@ impl Message<'_> {
             ("@query", None) => format!("?{}", self.query.unwrap_or_default()),
             ("@request-target", None) => format!("{}{query}", self.path),
             ("@scheme", None) => self.scheme.to_owned(),
-            ("@target-uri", None) => format!("{}://{}{}{query}", self.scheme, self.authority, self.path),
+            ("@target-uri", None) => {
+                format!("{}://{}{}{query}", self.scheme, self.authority, self.path)
+            }
             (name, _) if name.starts_with('@') => return None,
             (name, None) => self.header(name)?,
             (name, Some(key)) => {
@@ -70,8 +72,12 @@ impl Message<'_> {
 
     /// Returns a header's lines as one value.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
-        let lines: Vec<&str> =
-            self.headers.iter().filter(|(known, _)| *known == name).map(|(_, value)| *value).collect();
+        let lines: Vec<&str> = self
+            .headers
+            .iter()
+            .filter(|(known, _)| *known == name)
+            .map(|(_, value)| *value)
+            .collect();
         (!lines.is_empty()).then(|| lines.join(", "))
     }
 }
@@ -86,7 +92,11 @@ pub(crate) fn value_text(member: ListEntry) -> Option<String> {
 }
 
 /// Returns the signature base; the component without a value if one has none.
-pub(crate) fn base(message: &Message<'_>, components: &[Component], params: &str) -> Result<String, Component> {
+pub(crate) fn base(
+    message: &Message<'_>,
+    components: &[Component],
+    params: &str,
+) -> Result<String, Component> {
     let mut base = String::with_capacity(512);
     for component in components {
         let value = message.value(component).ok_or_else(|| component.clone())?;

@@ -1,8 +1,10 @@
 //! The vendors at which the operator has registered the crawler, and since when.
 //!
-//! Owns: the file [`REGISTRATIONS`] in a data directory, and the names of vendors that differ from those of their blocks.
+//! Owns: the file [`REGISTRATIONS`] in a data directory, and the names of vendors that differ from
+//! those of their blocks.
 //!
-//! Invariants: the file is replaced as a whole. A vendor that is registered again has the later time.
+//! Invariants: the file is replaced as a whole. A vendor that is registered again has the later
+//! time.
 //!
 //! Must not know: what a registration changes.
 
@@ -45,8 +47,8 @@ pub enum RegistrationsError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Registrations {
-    /// Milliseconds since the Unix epoch, by the name that a block of the vendor has: `cloudflare` for
-    /// `block_cloudflare`.
+    /// Milliseconds since the Unix epoch, by the name that a block of the vendor has: `cloudflare`
+    /// for `block_cloudflare`.
     #[serde(default)]
     registered_at_ms: BTreeMap<String, i64>,
 }
@@ -59,15 +61,18 @@ impl Registrations {
     pub fn read(dir: &Path) -> Result<Self, RegistrationsError> {
         let path = dir.join(REGISTRATIONS);
         match fs::read_to_string(&path) {
-            Ok(text) => toml::from_str(&text)
-                .map_err(|error| RegistrationsError::Content { path, reason: error.message().to_owned() }),
+            Ok(text) => toml::from_str(&text).map_err(|error| RegistrationsError::Content {
+                path,
+                reason: error.message().to_owned(),
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(RegistrationsError::Io { path, error }),
         }
     }
 
-    /// Returns the time of the registration at `vendor`, in milliseconds since the Unix epoch. Evidence that a signed
-    /// fetcher got behind this vendor before that time says nothing about the time after it.
+    /// Returns the time of the registration at `vendor`, in milliseconds since the Unix epoch.
+    /// Evidence that a signed fetcher got behind this vendor before that time says nothing about
+    /// the time after it.
     pub fn registered_at_ms(&self, vendor: &str) -> Option<i64> {
         self.registered_at_ms.get(vendor).copied()
     }
@@ -77,7 +82,8 @@ impl Registrations {
         self.registered_at_ms.iter().map(|(vendor, at)| (vendor.as_str(), *at))
     }
 
-    /// Adds a registration at `vendor` to those in the data directory `dir`, which is created if it is missing.
+    /// Adds a registration at `vendor` to those in the data directory `dir`, which is created if it
+    /// is missing.
     ///
     /// # Errors
     /// [`RegistrationsError`] if the file cannot be read or written; then nothing changes.
@@ -86,8 +92,10 @@ impl Registrations {
         let at = all.registered_at_ms.entry(vendor.to_owned()).or_insert(now_ms);
         *at = now_ms.max(*at);
         let path = dir.join(REGISTRATIONS);
-        let text = toml::to_string(&all)
-            .map_err(|error| RegistrationsError::Content { path: path.clone(), reason: error.to_string() })?;
+        let text = toml::to_string(&all).map_err(|error| RegistrationsError::Content {
+            path: path.clone(),
+            reason: error.to_string(),
+        })?;
         let text = format!("# Written by `fetchwise identity registered`.\n\n{text}");
         replace(dir, &path, &text).map_err(|error| RegistrationsError::Io { path, error })?;
         Ok(all)
@@ -128,7 +136,10 @@ mod tests {
         Registrations::add(&dir, "akamai", 4_000).unwrap();
         let read = Registrations::read(&dir).unwrap();
         assert_eq!(read.iter().collect::<Vec<_>>(), [("akamai", 4_000), ("cloudflare", 2_000)]);
-        assert_eq!((read.registered_at_ms("akamai"), read.registered_at_ms("datadome")), (Some(4_000), None));
+        assert_eq!(
+            (read.registered_at_ms("akamai"), read.registered_at_ms("datadome")),
+            (Some(4_000), None)
+        );
     }
 
     #[test]
@@ -144,6 +155,9 @@ mod tests {
 
     #[test]
     fn a_vendor_has_the_name_of_its_blocks() {
-        assert_eq!(["human", "aws", "cloudflare"].map(vendor_of_blocks), ["perimeterx", "aws_waf", "cloudflare"]);
+        assert_eq!(
+            ["human", "aws", "cloudflare"].map(vendor_of_blocks),
+            ["perimeterx", "aws_waf", "cloudflare"]
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Signing of requests.
 //!
-//! Invariants: each signature has a new nonce and the current time. Only https is signed, and plain http to a loopback
-//! address where a test asks for it. Nothing is signed while this machine's clock is wrong by more than
-//! [`MAX_CLOCK_OFFSET`].
+//! Invariants: each signature has a new nonce and the current time. Only https is signed, and plain
+//! http to a loopback address where a test asks for it. Nothing is signed while this machine's
+//! clock is wrong by more than [`MAX_CLOCK_OFFSET`].
 //!
 //! Must not know: how a request is sent.
 
@@ -36,8 +36,8 @@ const CLOCK_WARNING: i64 = 5;
 const RELOAD_AFTER: i64 = 3600;
 /// The same after keys could not be read, or while none is valid.
 const RETRY_AFTER: i64 = 60;
-/// Largest number of hosts whose vendor is kept. Beyond it, the least recently used ones are dropped: each host shows its
-/// vendor again.
+/// Largest number of hosts whose vendor is kept. Beyond it, the least recently used ones are
+/// dropped: each host shows its vendor again.
 const MAX_HOSTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 /// The label of our signatures.
 const LABEL: &str = "sig1";
@@ -116,8 +116,8 @@ impl LoadedKeys {
     }
 }
 
-/// Signs the requests of an agent. Share one: it reads the keys again every hour, and every minute while they cannot be
-/// read or none is valid.
+/// Signs the requests of an agent. Share one: it reads the keys again every hour, and every minute
+/// while they cannot be read or none is valid.
 pub struct Signer {
     agent: Agent,
     source: KeySource,
@@ -193,9 +193,12 @@ impl Signer {
         self
     }
 
-    /// Sets where the vendor of a host is known from, such as `cloudflare`, as long as no response has shown it. Only the
-    /// first call counts.
-    pub fn set_known_vendor(&self, known: impl Fn(&Url) -> Option<Box<str>> + Send + Sync + 'static) {
+    /// Sets where the vendor of a host is known from, such as `cloudflare`, as long as no response
+    /// has shown it. Only the first call counts.
+    pub fn set_known_vendor(
+        &self,
+        known: impl Fn(&Url) -> Option<Box<str>> + Send + Sync + 'static,
+    ) {
         let _ = self.known_vendor.set(Box::new(known));
     }
 
@@ -236,13 +239,17 @@ impl Signer {
         }
         let offset = self.clock.offset(self.clock_reading(now));
         if let Some(offset) = offset.filter(|offset| offset.abs() > MAX_CLOCK_OFFSET) {
-            self.warn_once("clock", || format!("this machine's clock is {offset} s off: nothing is signed"));
+            self.warn_once("clock", || {
+                format!("this machine's clock is {offset} s off: nothing is signed")
+            });
             return Err(NotSigned::WrongClock(offset));
         }
         let (created, expires) = lifetime(now);
         let keys = self.current_keys(now);
         let Some(entry) = keys.signing_key(created, expires) else {
-            self.warn_once("key", || "no key of the identity is valid now: nothing is signed".to_owned());
+            self.warn_once("key", || {
+                "no key of the identity is valid now: nothing is signed".to_owned()
+            });
             return Err(NotSigned::NoValidKey);
         };
         let nonce = match request.wanted.and_then(|wanted| wanted.nonce.clone()) {
@@ -254,7 +261,8 @@ impl Signer {
             }
         };
         let form = self.form_for(request.url);
-        let params = SignatureParams { coverage: self.coverage, form, created, expires, nonce: &nonce };
+        let params =
+            SignatureParams { coverage: self.coverage, form, created, expires, nonce: &nonce };
         signed(&entry.key, &self.agent, request, params)
     }
 
@@ -283,7 +291,8 @@ impl Signer {
         }
     }
 
-    /// Notes a response: headers that show the host's vendor, and the host's clock. Names are in lower case.
+    /// Notes a response: headers that show the host's vendor, and the host's clock. Names are in
+    /// lower case.
     pub fn observe<'h>(
         &self,
         url: &Url,
@@ -299,7 +308,9 @@ impl Signer {
         if let Some(date) = date {
             let moment = self.clock_reading(now);
             self.clock.note(url.host_str().unwrap_or_default(), date, moment);
-            if let Some(offset) = self.clock.offset(moment).filter(|offset| offset.abs() > CLOCK_WARNING) {
+            if let Some(offset) =
+                self.clock.offset(moment).filter(|offset| offset.abs() > CLOCK_WARNING)
+            {
                 self.warn_once("offset", || {
                     format!(
                         "this machine's clock is {offset} s off by the servers' dates: verifiers may refuse signatures"
@@ -324,9 +335,15 @@ impl Signer {
         loaded.read_at = now;
         drop(loaded);
         match self.reload(now) {
-            Ok(()) => self.warned.lock().unwrap_or_else(PoisonError::into_inner).retain(|what| *what != "reload"),
+            Ok(()) => self
+                .warned
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .retain(|what| *what != "reload"),
             Err(error) => {
-                self.warn_once("reload", || format!("cannot read the keys of the identity again: {error}"));
+                self.warn_once("reload", || {
+                    format!("cannot read the keys of the identity again: {error}")
+                });
             }
         }
         self.keys()
@@ -384,7 +401,8 @@ fn signed(
     let authority = authority_of(request.url);
     let mut headers = vec![("signature-agent", agent_value.as_str())];
     if let Some((name, value)) = request.header {
-        let is_printable = |text: &str| !text.is_empty() && text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+        let is_printable =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
         if !is_printable(name) || !is_printable(value) || value.trim() != value {
             return Err(NotSigned::BadHeader);
         }
@@ -415,7 +433,8 @@ fn signed(
     })
 }
 
-/// Returns the covered components: ours, then those that the server asked for, then the `crawler-*` header.
+/// Returns the covered components: ours, then those that the server asked for, then the `crawler-*`
+/// header.
 fn components(request: &ToSign<'_>, coverage: Coverage, form: Form, label: &str) -> Vec<Component> {
     let names: &[&str] = match coverage {
         Coverage::Request => &["@authority", "@method", "@path"],
@@ -454,18 +473,22 @@ mod tests {
         let url: Url = url.parse().unwrap();
         let request = ToSign { header, ..ToSign::get(&url) };
         let (created, expires) = (1_767_225_600, 4_102_444_800);
-        let params = SignatureParams { coverage: Coverage::Request, form, created, expires, nonce: &nonce };
+        let params =
+            SignatureParams { coverage: Coverage::Request, form, created, expires, nonce: &nonce };
         signed(&key, &agent, &request, params).unwrap()
     }
 
     #[test]
     fn vector_a_is_reproduced_byte_for_byte() {
         let signed = vector("https://shop.example/a/b%20c?q=1", None, Form::Dictionary);
-        assert_eq!(signed.agent, "sig1=\"https://bot.example/.well-known/http-message-signatures-directory\"");
-        let covered = "sig1=(\"@authority\" \"@method\" \"@path\" \"signature-agent\";key=\"sig1\")";
+        assert_eq!(
+            signed.agent,
+            "sig1=\"https://bot.example/.well-known/http-message-signatures-directory\""
+        );
+        let covered =
+            "sig1=(\"@authority\" \"@method\" \"@path\" \"signature-agent\";key=\"sig1\")";
         assert_eq!(signed.input, format!("{covered}{PARAMS}"));
-        let signature =
-            "sig1=:h3n4OUphFTg66OD7Ey3EUBbeBOMuGDVPdGrodRm4Td8w8LYFi4osLZwJQ6de58kPdfUwsuU/Xj64uac3fgugDg==:";
+        let signature = "sig1=:h3n4OUphFTg66OD7Ey3EUBbeBOMuGDVPdGrodRm4Td8w8LYFi4osLZwJQ6de58kPdfUwsuU/Xj64uac3fgugDg==:";
         assert_eq!(signed.signature, signature);
     }
 
@@ -482,7 +505,9 @@ mod tests {
             headers: &[("signature-agent", agent)],
         };
         let components = components(&ToSign::get(&url), Coverage::Request, Form::Dictionary, LABEL);
-        let params = format!("(\"@authority\" \"@method\" \"@path\" \"signature-agent\";key=\"sig1\"){PARAMS}");
+        let params = format!(
+            "(\"@authority\" \"@method\" \"@path\" \"signature-agent\";key=\"sig1\"){PARAMS}"
+        );
         let want = format!(
             "\"@authority\": shop.example\n\"@method\": GET\n\"@path\": /a/b%20c\n\"signature-agent\";key=\"sig1\": \
              \"https://bot.example/.well-known/http-message-signatures-directory\"\n\"@signature-params\": {params}"
@@ -494,24 +519,27 @@ mod tests {
     fn vector_b_covers_a_port_and_a_price() {
         let price = Some(("crawler-max-price", "USD 0.01"));
         let signed = vector("https://shop.example:8443/", price, Form::Dictionary);
-        let signature =
-            "sig1=:nmj168eUpKgQR8B/CvALwR+c6Mhe2POzAmyIGTwhR3UYgkqn9HNPnUOAkXFf7Fs0qzgYIKjm3QUzI565HphODg==:";
+        let signature = "sig1=:nmj168eUpKgQR8B/CvALwR+c6Mhe2POzAmyIGTwhR3UYgkqn9HNPnUOAkXFf7Fs0qzgYIKjm3QUzI565HphODg==:";
         assert_eq!(signed.signature, signature);
-        assert!(signed.input.contains("\"signature-agent\";key=\"sig1\" \"crawler-max-price\");created"));
+        assert!(
+            signed
+                .input
+                .contains("\"signature-agent\";key=\"sig1\" \"crawler-max-price\");created")
+        );
     }
 
     #[test]
     fn vector_c_has_the_string_form() {
         let signed = vector("https://shop.example/a/b%20c?q=1", None, Form::String);
         assert_eq!(signed.agent, "\"https://bot.example\"");
-        let signature =
-            "sig1=:t1QOPOCHY50nnPRdsClnVPjpXNeyF2c+VzP0cGOhnJGb5Q1dfXc0FgERpjI3LPiZQ/zyOlSYfgHvLEKXDjY3Aw==:";
+        let signature = "sig1=:t1QOPOCHY50nnPRdsClnVPjpXNeyF2c+VzP0cGOhnJGb5Q1dfXc0FgERpjI3LPiZQ/zyOlSYfgHvLEKXDjY3Aw==:";
         assert_eq!(signed.signature, signature);
     }
 
     fn signer() -> Signer {
         let (_, pem) = SigningKey::generate().unwrap();
-        Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), 1_000_000).unwrap()
+        Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), 1_000_000)
+            .unwrap()
     }
 
     #[test]
@@ -535,12 +563,18 @@ mod tests {
 
     #[test]
     fn a_server_gets_the_label_the_components_and_the_nonce_that_it_asked_for() {
-        let wanted = SignatureRequest::read(r#"sig9=("@authority" "@query");nonce="a\"b""#).unwrap();
+        let wanted =
+            SignatureRequest::read(r#"sig9=("@authority" "@query");nonce="a\"b""#).unwrap();
         let url: Url = "https://shop.example/a?q=1".parse().unwrap();
-        let signed = signer().sign(&ToSign { wanted: Some(&wanted), ..ToSign::get(&url) }, 1_000_000).unwrap();
+        let signed = signer()
+            .sign(&ToSign { wanted: Some(&wanted), ..ToSign::get(&url) }, 1_000_000)
+            .unwrap();
         assert!(signed.agent.starts_with("sig9=\"https://"), "{signed:?}");
         let covered = "sig9=(\"@authority\" \"@method\" \"@path\" \"signature-agent\";key=\"sig9\" \"@query\")";
-        assert!(signed.input.starts_with(covered) && signed.input.contains(r#";nonce="a\"b";"#), "{signed:?}");
+        assert!(
+            signed.input.starts_with(covered) && signed.input.contains(r#";nonce="a\"b";"#),
+            "{signed:?}"
+        );
         let is_met = |wanted: &str| SignatureRequest::read(wanted).unwrap().is_met_by(&signed);
         assert!(is_met(r#"sig9=("@authority" "signature-agent")"#));
         assert!(!is_met(r#"sig=("@authority")"#) && !is_met(r#"sig9=("@scheme")"#));
@@ -556,7 +590,9 @@ mod tests {
         assert_eq!(signer.form_for(&url), Form::String);
         let other: Url = "https://other.example/".parse().unwrap();
         assert_eq!(signer.form_for(&other), Form::Dictionary);
-        signer.set_known_vendor(|url| (url.host_str() == Some("other.example")).then(|| "cloudflare".into()));
+        signer.set_known_vendor(|url| {
+            (url.host_str() == Some("other.example")).then(|| "cloudflare".into())
+        });
         assert_eq!(signer.form_for(&other), Form::String);
         assert_eq!(signer.form_for(&"https://third.example/".parse().unwrap()), Form::Dictionary);
     }
@@ -567,7 +603,12 @@ mod tests {
         let url: Url = "https://shop.example/".parse().unwrap();
         for n in 0..5 {
             let host: Url = format!("https://{n}.example/").parse().unwrap();
-            signer.observe(&host, [].into_iter(), Some(ServerDate { date: 1_000_000, peer: None }), 1_000_090);
+            signer.observe(
+                &host,
+                [].into_iter(),
+                Some(ServerDate { date: 1_000_000, peer: None }),
+                1_000_090,
+            );
         }
         let signed = signer.sign(&ToSign::get(&url), 1_000_090);
         assert!(matches!(signed, Err(NotSigned::WrongClock(31..))), "{signed:?}");
@@ -580,7 +621,12 @@ mod tests {
         let signer = signer();
         for n in 0..6 {
             let host: Url = format!("https://h{n}.wrong.example/").parse().unwrap();
-            signer.observe(&host, [].into_iter(), Some(ServerDate { date: 1_000_000, peer: None }), 1_007_200);
+            signer.observe(
+                &host,
+                [].into_iter(),
+                Some(ServerDate { date: 1_000_000, peer: None }),
+                1_007_200,
+            );
         }
         let url: Url = "https://shop.example/".parse().unwrap();
         assert!(signer.sign(&ToSign::get(&url), 1_007_200).is_ok());
@@ -590,14 +636,22 @@ mod tests {
     fn with_dir(dir: &KeyDir, now: UnixSeconds) -> (Signer, Arc<Mutex<Vec<String>>>) {
         let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
         let told = Arc::clone(&warnings);
-        let signer = Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Dir(dir.clone()), now);
-        (signer.unwrap().on_warning(move |text| told.lock().unwrap().push(text.to_owned())), warnings)
+        let signer = Signer::new(
+            Agent::parse("https://bot.example").unwrap(),
+            KeySource::Dir(dir.clone()),
+            now,
+        );
+        (
+            signer.unwrap().on_warning(move |text| told.lock().unwrap().push(text.to_owned())),
+            warnings,
+        )
     }
 
     fn signs_with(signer: &Signer, now: UnixSeconds) -> Option<String> {
         let url: Url = "https://shop.example/".parse().unwrap();
         let signed = signer.sign(&ToSign::get(&url), now).ok()?;
-        let input = signed.iter().into_iter().find(|(name, _)| *name == "Signature-Input").unwrap().1;
+        let input =
+            signed.iter().into_iter().find(|(name, _)| *name == "Signature-Input").unwrap().1;
         Some(input.split_once(";keyid=\"").unwrap().1.split_once('"').unwrap().0.to_owned())
     }
 
@@ -650,10 +704,13 @@ mod tests {
         let url: Url = "https://shop.example/a".parse().unwrap();
         let signed = signer.sign(&ToSign::get(&url), 1_000_000).unwrap();
         assert!(
-            signed.input.starts_with("sig1=(\"@authority\" \"signature-agent\";key=\"sig1\");created="),
+            signed
+                .input
+                .starts_with("sig1=(\"@authority\" \"signature-agent\";key=\"sig1\");created="),
             "{signed:?}"
         );
-        let lines: String = signed.iter().into_iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let lines: String =
+            signed.iter().into_iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let is_valid = |head: &str| {
             let raw = format!("{head}{lines}\r\n");
             let request = crate::verify::RawRequest::parse(raw.as_bytes(), "https").unwrap();

@@ -22,7 +22,11 @@ pub struct SignedHeaders {
 impl SignedHeaders {
     /// Returns the headers, in the order in which they are sent.
     pub fn iter(&self) -> [(&'static str, &str); 3] {
-        [("Signature-Agent", &self.agent), ("Signature-Input", &self.input), ("Signature", &self.signature)]
+        [
+            ("Signature-Agent", &self.agent),
+            ("Signature-Input", &self.input),
+            ("Signature", &self.signature),
+        ]
     }
 }
 

@@ -79,7 +79,9 @@ impl RawRequest {
         let bad = |why: &str| VerifyError::NotRequest(why.to_owned());
         // Files are often written with bare line feeds, and without the empty line at the end.
         let mut text = raw.to_vec();
-        if !raw.windows(4).any(|end| end == b"\r\n\r\n") && !raw.windows(2).any(|end| end == b"\n\n") {
+        if !raw.windows(4).any(|end| end == b"\r\n\r\n")
+            && !raw.windows(2).any(|end| end == b"\n\n")
+        {
             text.extend_from_slice(if raw.ends_with(b"\n") { b"\n" } else { b"\n\n" });
         }
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
@@ -91,19 +93,26 @@ impl RawRequest {
         }
         let mut lines = Vec::new();
         for header in request.headers.iter() {
-            let value = std::str::from_utf8(header.value).map_err(|_| bad("a header is not text"))?;
+            let value =
+                std::str::from_utf8(header.value).map_err(|_| bad("a header is not text"))?;
             lines.push((header.name.to_ascii_lowercase(), value.trim().to_owned()));
         }
         let target = request.path.unwrap_or_default();
         let host = lines.iter().find(|(name, _)| name == "host").map(|(_, value)| value.as_str());
         let address = match target.starts_with('/') {
-            true => format!("{scheme}://{}{target}", host.ok_or_else(|| bad("it has no Host header"))?),
+            true => {
+                format!("{scheme}://{}{target}", host.ok_or_else(|| bad("it has no Host header"))?)
+            }
             false => target.to_owned(),
         };
-        let url = Url::parse(&address).map_err(|error| VerifyError::NotRequest(format!("{error}: {address}")))?;
+        let url = Url::parse(&address)
+            .map_err(|error| VerifyError::NotRequest(format!("{error}: {address}")))?;
         // The bytes as sent: a parser could change them.
-        let sent =
-            if target.starts_with('/') { target } else { &url[url::Position::BeforePath..url::Position::AfterQuery] };
+        let sent = if target.starts_with('/') {
+            target
+        } else {
+            &url[url::Position::BeforePath..url::Position::AfterQuery]
+        };
         let (path, query) = match sent.split_once('?') {
             Some((path, query)) => (path, Some(query.to_owned())),
             None => (sent, None),
@@ -129,7 +138,8 @@ pub fn verify(
     agent: Option<&Agent>,
     now: UnixSeconds,
 ) -> Result<Verified, VerifyError> {
-    let headers: Vec<(&str, &str)> = request.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let headers: Vec<(&str, &str)> =
+        request.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
     let message = Message {
         method: &request.method,
         scheme: &request.scheme,
@@ -139,23 +149,37 @@ pub fn verify(
         headers: &headers,
     };
     let dictionary = |name: &str| -> Result<Dictionary, VerifyError> {
-        let text =
-            message.header(name).ok_or_else(|| VerifyError::Header(format!("the request has no {name} header")))?;
-        Parser::new(&text).parse().map_err(|error| VerifyError::Header(format!("invalid {name} header: {error}")))
+        let text = message
+            .header(name)
+            .ok_or_else(|| VerifyError::Header(format!("the request has no {name} header")))?;
+        Parser::new(&text)
+            .parse()
+            .map_err(|error| VerifyError::Header(format!("invalid {name} header: {error}")))
     };
     let (label, list) = bot_signature(dictionary("signature-input")?)?;
-    let parameter = |name: &str| list.params.iter().find(|(known, _)| known.as_str() == name).map(|(_, value)| value);
-    let text = |name: &str| parameter(name).and_then(|value| value.as_string()).map(|text| text.as_str().to_owned());
-    let missing = |name: &str| VerifyError::Parameter(format!("the signature has no valid parameter {name}"));
-    let number =
-        |name: &str| parameter(name).and_then(|value| value.as_integer()).map(i64::from).ok_or_else(|| missing(name));
+    let parameter = |name: &str| {
+        list.params.iter().find(|(known, _)| known.as_str() == name).map(|(_, value)| value)
+    };
+    let text = |name: &str| {
+        parameter(name).and_then(|value| value.as_string()).map(|text| text.as_str().to_owned())
+    };
+    let missing =
+        |name: &str| VerifyError::Parameter(format!("the signature has no valid parameter {name}"));
+    let number = |name: &str| {
+        parameter(name)
+            .and_then(|value| value.as_integer())
+            .map(i64::from)
+            .ok_or_else(|| missing(name))
+    };
     let (created, expires, kid) =
         (number("created")?, number("expires")?, text("keyid").ok_or_else(|| missing("keyid"))?);
     if text("alg").is_some_and(|alg| alg != "ed25519") {
         return Err(VerifyError::Parameter("the parameter alg is not ed25519".to_owned()));
     }
     if created > now || expires <= now || expires.saturating_sub(created) > MAX_LIFETIME {
-        let why = format!("the signature is valid from {created} to {expires}, not at {now}, or longer than a day");
+        let why = format!(
+            "the signature is valid from {created} to {expires}, not at {now}, or longer than a day"
+        );
         return Err(VerifyError::Parameter(why));
     }
     let components = list.items.iter().map(component).collect::<Result<Vec<_>, _>>()?;
@@ -174,13 +198,15 @@ pub fn verify(
         return Err(VerifyError::Parameter(format!("key {kid} has expired")));
     }
     let params = value_text(ListEntry::InnerList(list)).ok_or_else(|| missing("keyid"))?;
-    let base = base(&message, &components, &params).map_err(|missing| VerifyError::NoComponent(missing.to_string()))?;
+    let base = base(&message, &components, &params)
+        .map_err(|missing| VerifyError::NoComponent(missing.to_string()))?;
     let signature = dictionary("signature")?.into_iter().find(|(name, _)| name.as_str() == label);
     let signature = match &signature {
         Some((_, ListEntry::Item(item))) => item.bare_item.as_byte_sequence(),
         _ => None,
     };
-    let signature = signature.ok_or_else(|| VerifyError::Header(format!("the Signature header has no {label}")))?;
+    let signature = signature
+        .ok_or_else(|| VerifyError::Header(format!("the Signature header has no {label}")))?;
     if !entry.key.has_signed(&base, signature) {
         return Err(VerifyError::WrongSignature);
     }
@@ -193,7 +219,9 @@ fn bot_signature(members: Dictionary) -> Result<(String, InnerList), VerifyError
     let of_bot = members.into_iter().find_map(|(label, member)| match member {
         ListEntry::InnerList(list) => {
             let tag = list.params.iter().find(|(name, _)| name.as_str() == "tag");
-            let is_ours = tag.and_then(|(_, tag)| tag.as_string()).is_some_and(|tag| tag.as_str() == "web-bot-auth");
+            let is_ours = tag
+                .and_then(|(_, tag)| tag.as_string())
+                .is_some_and(|tag| tag.as_str() == "web-bot-auth");
             is_ours.then(|| (label.as_str().to_owned(), list))
         }
         ListEntry::Item(_) => None,
@@ -202,7 +230,9 @@ fn bot_signature(members: Dictionary) -> Result<(String, InnerList), VerifyError
 }
 
 fn component(item: &sfv::Item) -> Result<Component, VerifyError> {
-    let bad = || VerifyError::Parameter("the signature covers a component that is not supported".to_owned());
+    let bad = || {
+        VerifyError::Parameter("the signature covers a component that is not supported".to_owned())
+    };
     let name = item.bare_item.as_string().ok_or_else(bad)?.as_str().to_owned();
     let mut key = None;
     for (parameter, value) in &item.params {
@@ -215,13 +245,22 @@ fn component(item: &sfv::Item) -> Result<Component, VerifyError> {
 }
 
 /// Checks that `Signature-Agent` names the own agent.
-fn check_agent(message: &Message<'_>, components: &[Component], label: &str, agent: &Agent) -> Result<(), VerifyError> {
+fn check_agent(
+    message: &Message<'_>,
+    components: &[Component],
+    label: &str,
+    agent: &Agent,
+) -> Result<(), VerifyError> {
     let covered = components.iter().find(|component| component.name == "signature-agent");
     let value = covered.and_then(|component| message.value(component));
-    let value = value
-        .ok_or_else(|| VerifyError::Header("the request has no signature-agent header for the signature".to_owned()))?;
+    let value = value.ok_or_else(|| {
+        VerifyError::Header(
+            "the request has no signature-agent header for the signature".to_owned(),
+        )
+    })?;
     let named = Parser::new(&value).parse::<sfv::Item>().ok();
-    let named = named.as_ref().and_then(|item| item.bare_item.as_string()).map(|text| text.as_str());
+    let named =
+        named.as_ref().and_then(|item| item.bare_item.as_string()).map(|text| text.as_str());
     let has_key = covered.is_some_and(|component| component.key.as_deref() == Some(label));
     let is_own = match has_key {
         true => named == Some(agent.directory_url()),
@@ -229,14 +268,15 @@ fn check_agent(message: &Message<'_>, components: &[Component], label: &str, age
     };
     match is_own {
         true => Ok(()),
-        false => {
-            Err(VerifyError::Header(format!("Signature-Agent is {value}, which is not the agent {}", agent.origin())))
-        }
+        false => Err(VerifyError::Header(format!(
+            "Signature-Agent is {value}, which is not the agent {}",
+            agent.origin()
+        ))),
     }
 }
 
-/// Returns whether a signed directory, with its headers, proves that `keys` belong to `authority`: every published key
-/// has signed it.
+/// Returns whether a signed directory, with its headers, proves that `keys` belong to `authority`:
+/// every published key has signed it.
 pub fn is_directory_signed(
     keys: &KeySet,
     authority: &str,
@@ -244,16 +284,22 @@ pub fn is_directory_signed(
     headers: &[(String, String)],
     now: UnixSeconds,
 ) -> Result<(), VerifyError> {
-    let header = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let header = |name: &str| {
+        headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    };
     let missing = |name: &str| VerifyError::Header(format!("the directory has no {name} header"));
     let digest = header("content-digest").ok_or_else(|| missing("content-digest"))?;
     let actual = STANDARD.encode(ring::digest::digest(&ring::digest::SHA256, body).as_ref());
     if digest != format!("sha-256=:{actual}:") {
-        return Err(VerifyError::Header("the Content-Digest is not that of the directory".to_owned()));
+        return Err(VerifyError::Header(
+            "the Content-Digest is not that of the directory".to_owned(),
+        ));
     }
     let parse = |name: &'static str| -> Result<Dictionary, VerifyError> {
         let text = header(name).ok_or_else(|| missing(name))?;
-        Parser::new(text).parse().map_err(|error| VerifyError::Header(format!("invalid {name} header: {error}")))
+        Parser::new(text)
+            .parse()
+            .map_err(|error| VerifyError::Header(format!("invalid {name} header: {error}")))
     };
     let (inputs, signatures) = (parse("signature-input")?, parse("signature")?);
     for entry in keys.published(now) {
@@ -308,10 +354,14 @@ mod tests {
 
     fn raw(signer: &Signer, target: &str) -> String {
         let url: Url = format!("https://shop.example:8443{target}").parse().unwrap();
-        let request = ToSign { header: Some(("crawler-max-price", "USD 0.01")), ..ToSign::get(&url) };
+        let request =
+            ToSign { header: Some(("crawler-max-price", "USD 0.01")), ..ToSign::get(&url) };
         let signed = signer.sign(&request, NOW).unwrap();
-        let lines: String = signed.iter().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        format!("GET {target} HTTP/1.1\r\nHost: Shop.example:8443\r\nCrawler-Max-Price: USD 0.01\r\n{lines}\r\n")
+        let lines: String =
+            signed.iter().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        format!(
+            "GET {target} HTTP/1.1\r\nHost: Shop.example:8443\r\nCrawler-Max-Price: USD 0.01\r\n{lines}\r\n"
+        )
     }
 
     #[test]
@@ -348,12 +398,19 @@ mod tests {
                 assert_ne!(changed, request);
                 assert!(check(&changed, "https", NOW).is_err(), "{from} -> {to}");
             }
-            assert!(check(&request, "https", NOW + 60).is_err() && check(&request, "https", NOW - 6).is_err());
+            assert!(
+                check(&request, "https", NOW + 60).is_err()
+                    && check(&request, "https", NOW - 6).is_err()
+            );
             let stranger = super::tests::signer(form);
             let parsed = RawRequest::parse(request.as_bytes(), "https").unwrap();
-            assert!(matches!(verify(&parsed, &stranger.keys(), None, NOW), Err(VerifyError::UnknownKey(_))));
+            assert!(matches!(
+                verify(&parsed, &stranger.keys(), None, NOW),
+                Err(VerifyError::UnknownKey(_))
+            ));
         }
-        for nonsense in ["", "hello", "GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        for nonsense in ["", "hello", "GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"]
+        {
             let parsed = RawRequest::parse(nonsense.as_bytes(), "https");
             assert!(
                 parsed.and_then(|request| verify(&request, &KeySet::default(), None, NOW)).is_err(),
@@ -371,7 +428,9 @@ mod tests {
     impl SignedMessage for Directory {
         fn lookup_component(&self, component: &CoveredComponent) -> Vec<String> {
             match component {
-                CoveredComponent::Derived(DerivedComponent::Authority { .. }) => vec![self.authority.clone()],
+                CoveredComponent::Derived(DerivedComponent::Authority { .. }) => {
+                    vec![self.authority.clone()]
+                }
                 CoveredComponent::HTTP(HTTPField { name, .. }) => match &**name {
                     "content-digest" => vec![self.headers.content_digest.clone()],
                     "signature-input" => vec![self.headers.input.clone()],
@@ -398,7 +457,8 @@ mod tests {
             ring.import_raw(entry.key.kid().to_owned(), Algorithm::Ed25519, x);
         }
         let is_valid = |authority: &str, headers: &directory::DirectoryHeaders, label: usize| {
-            let message = Directory { authority: authority.to_owned(), headers: headers.clone(), label };
+            let message =
+                Directory { authority: authority.to_owned(), headers: headers.clone(), label };
             let wanted = format!("sig{}", message.label);
             MessageVerifier::parse(&message, |(label, _)| label.as_str() == wanted)
                 .is_ok_and(|parsed| parsed.verify(&ring, None).is_ok())
@@ -406,8 +466,10 @@ mod tests {
         for label in [1, 2] {
             assert!(is_valid("bot.example", &headers, label));
             assert!(!is_valid("other.example", &headers, label));
-            let changed =
-                directory::DirectoryHeaders { content_digest: "sha-256=:AAAA:".to_owned(), ..headers.clone() };
+            let changed = directory::DirectoryHeaders {
+                content_digest: "sha-256=:AAAA:".to_owned(),
+                ..headers.clone()
+            };
             assert!(!is_valid("bot.example", &changed, label));
         }
         let lines = |headers: &directory::DirectoryHeaders| {
@@ -418,9 +480,13 @@ mod tests {
             ]
             .map(|(name, value)| (name.to_owned(), value.clone()))
         };
-        let check =
-            |authority: &str, body: &str| is_directory_signed(&keys, authority, body.as_bytes(), &lines(&headers), NOW);
+        let check = |authority: &str, body: &str| {
+            is_directory_signed(&keys, authority, body.as_bytes(), &lines(&headers), NOW)
+        };
         check("bot.example", &body).unwrap();
-        assert!(check("other.example", &body).is_err() && check("bot.example", &format!("{body} ")).is_err());
+        assert!(
+            check("other.example", &body).is_err()
+                && check("bot.example", &format!("{body} ")).is_err()
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Paces requests against a simulated host that allows 120 requests per minute.
 //!
-//! Run it with `cargo run -p fetchwise-pace --example simulated_host`. Time is simulated as well, so an hour takes a
-//! moment. The printed rate approaches two requests per second from below.
+//! Run it with `cargo run -p fetchwise-pace --example simulated_host`. Time is simulated as well,
+//! so an hour takes a moment. The printed rate approaches two requests per second from below.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! Operator actions: other settings, ending a hold early, and forgetting a host.
 //!
-//! Invariants: ending a hold forgets nothing else: the learned rate stays, and the next request is a trial as usual. Of a
-//! forgotten host only the requests in flight stay.
+//! Invariants: ending a hold forgets nothing else: the learned rate stays, and the next request is
+//! a trial as usual. Of a forgotten host only the requests in flight stay.
 //!
-//! A request sees one set of settings from beginning to end, the old one or the new one. The seed, and whether there is a
-//! pace at all, never change: the keys of hosts and the counts of requests in flight depend on them.
+//! A request sees one set of settings from beginning to end, the old one or the new one. The seed,
+//! and whether there is a pace at all, never change: the keys of hosts and the counts of requests
+//! in flight depend on them.
 //!
 //! Must not know: who requests it.
 
@@ -23,12 +24,14 @@ impl Pace {
         Arc::clone(&self.active.load().settings)
     }
 
-    /// Replaces the settings while requests run, and returns those in effect afterwards. The seed stays. So does the mode
-    /// if only one of the old and the new one is [`PaceMode::Off`]: that takes another pace.
+    /// Replaces the settings while requests run, and returns those in effect afterwards. The seed
+    /// stays. So does the mode if only one of the old and the new one is [`PaceMode::Off`]: that
+    /// takes another pace.
     ///
-    /// A configured rate and the limits hold at once, also for hosts that are in use; their next request does not wait
-    /// for the gap of an earlier rate. What was learned stays, within the limits. The initial rate is that of hosts whose
-    /// first request comes later, and the effect of a `Crawl-delay` holds for those that are read later.
+    /// A configured rate and the limits hold at once, also for hosts that are in use; their next
+    /// request does not wait for the gap of an earlier rate. What was learned stays, within the
+    /// limits. The initial rate is that of hosts whose first request comes later, and the effect of
+    /// a `Crawl-delay` holds for those that are read later.
     ///
     /// Cost: linear in the hosts.
     ///
@@ -46,7 +49,10 @@ impl Pace {
     pub fn set_settings(&self, settings: PaceSettings, now: Timestamp) -> Arc<PaceSettings> {
         let is_switched = self.is_off != (settings.mode == PaceMode::Off);
         let mode = if is_switched { self.settings().mode } else { settings.mode };
-        let active = ActiveSettings::new(PaceSettings { mode, seed: self.seed, ..settings }, |name| self.key(name));
+        let active =
+            ActiveSettings::new(PaceSettings { mode, seed: self.seed, ..settings }, |name| {
+                self.key(name)
+            });
         let applied = Arc::clone(&active.settings);
         self.active.store(Arc::new(active));
         self.hosts.for_each(|host| {
@@ -57,8 +63,8 @@ impl Pace {
         applied
     }
 
-    /// Ends every hold of `host`, including those of its site and its address. Returns the latest time until which they
-    /// would have lasted; `None` if there was none. The store gets a record.
+    /// Ends every hold of `host`, including those of its site and its address. Returns the latest
+    /// time until which they would have lasted; `None` if there was none. The store gets a record.
     pub fn end_hold(&self, host: &str, now: Timestamp) -> Option<Timestamp> {
         let mut ended = Vec::new();
         {
@@ -66,12 +72,20 @@ impl Pace {
             let mut entry = guard.entry();
             let (site, address) = (entry.identity.site, entry.identity.address);
             if let Some(until) = entry.end_hold(now.as_millis()) {
-                ended.push((until, Level::Host, entry.identity.name.to_string(), entry.persisted_state()));
+                ended.push((
+                    until,
+                    Level::Host,
+                    entry.identity.name.to_string(),
+                    entry.persisted_state(),
+                ));
             }
-            for (level, map, key) in [(Level::Site, &self.sites, site), (Level::Address, &self.addresses, address)] {
+            for (level, map, key) in
+                [(Level::Site, &self.sites, site), (Level::Address, &self.addresses, address)]
+            {
                 if let Some(shared) = map.lock(key).get_mut(key)
                     && let Some(state) = shared.state.as_deref_mut()
-                    && let Some(until) = end_hold(&mut state.persisted, state.active.as_deref_mut(), now.as_millis())
+                    && let Some(until) =
+                        end_hold(&mut state.persisted, state.active.as_deref_mut(), now.as_millis())
                 {
                     ended.push((until, level, shared.name.to_string(), state.persisted_state()));
                 }
@@ -85,8 +99,9 @@ impl Pace {
         longest.map(Timestamp::from_millis)
     }
 
-    /// Forgets what was learned about a host itself: it starts like an unknown one, and no further records of it go to
-    /// the store. Requests in flight still count. The state of its site and its address stays, because it is shared.
+    /// Forgets what was learned about a host itself: it starts like an unknown one, and no further
+    /// records of it go to the store. Requests in flight still count. The state of its site and its
+    /// address stays, because it is shared.
     pub fn forget(&self, host: &str, now: Timestamp) {
         let key = self.key(host);
         let Some(mut guard) = self.hosts.get(key) else { return };

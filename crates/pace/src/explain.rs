@@ -82,11 +82,12 @@ impl Admission<'_> {
         explanation
     }
 
-    /// Returns what the host itself shows. The limit, which may be another level's, is still absent.
+    /// Returns what the host itself shows. The limit, which may be another level's, is still
+    /// absent.
     fn explain_host(&mut self, level: Level, rate: f64) -> PaceExplanation {
         let most = self.settings.max_crawl_delay_s;
-        let holds =
-            [Level::Host, Level::Site, Level::Address].map(|level| self.gate(level).and_then(|gate| gate.hold()));
+        let holds = [Level::Host, Level::Site, Level::Address]
+            .map(|level| self.gate(level).and_then(|gate| gate.hold()));
         let mut explanation = PaceExplanation {
             rate,
             parallel: 0,
@@ -115,7 +116,8 @@ impl Admission<'_> {
         explanation.min_gap = gate.min_gap_s().map(Duration::from_secs_f64);
         let delay = gate.persisted.declared_gap.some();
         explanation.crawl_delay = delay.map(Duration::from_secs_f64);
-        explanation.crawl_delay_cut = delay.filter(|delay| *delay > most).map(|_| Duration::from_secs_f64(most));
+        explanation.crawl_delay_cut =
+            delay.filter(|delay| *delay > most).map(|_| Duration::from_secs_f64(most));
         if !gate.active.fast.is_nan() {
             let latency = f64::from(gate.active.fast).exp().clamp(0.0, 1e6);
             explanation.latency = Some((Duration::from_secs_f64(latency), gate.slowness()));
@@ -143,14 +145,18 @@ impl PaceExplanation {
             self.last_limit_hit = Some((at, persisted.cause()));
         }
         let (ceiling, window) = gate.ceiling();
-        let Some(window) = window.or(persisted.blamed()).filter(|window| !persisted.cap[*window].is_none()) else {
+        let Some(window) =
+            window.or(persisted.blamed()).filter(|window| !persisted.cap[*window].is_none())
+        else {
             return;
         };
         self.ceiling = Some((ceiling, NAMES[window]));
         self.limit = persisted.hi[window].some();
         self.too_many = self.limit.map(|hi| ((hi * SECONDS[window]).round() as u64, NAMES[window]));
         let clear = |other: &usize| {
-            *other != window && (persisted.hi[*other].is_none() || persisted.hi[*other] <= persisted.clean[*other])
+            *other != window
+                && (persisted.hi[*other].is_none()
+                    || persisted.hi[*other] <= persisted.clean[*other])
         };
         self.cleared = (0..WINDOWS).filter(clear).map(|window| NAMES[window]).collect();
         if persisted.declared_window() != Some(window) && !gate.rules.is_fixed {
@@ -159,10 +165,12 @@ impl PaceExplanation {
         }
     }
 
-    /// Returns which share of the answers fails at any rate, in words; `None` for a host that is not flaky.
+    /// Returns which share of the answers fails at any rate, in words; `None` for a host that is
+    /// not flaky.
     pub fn noise_text(&self) -> Option<String> {
         let kind = if self.is_noise_503 { "503" } else { "errors" };
-        self.error_noise.map(|share| format!("{:.0} % of answers are {kind} at any rate", 100.0 * share))
+        self.error_noise
+            .map(|share| format!("{:.0} % of answers are {kind} at any rate", 100.0 * share))
     }
 }
 
@@ -216,7 +224,11 @@ impl fmt::Display for PaceExplanation {
             write!(f, "\nflaky    {noise}")?;
         }
         if let Some((latency, times)) = self.latency {
-            write!(f, "\nlatency  {}, {times:.1} times that of the quiet host", LatencyText(latency))?;
+            write!(
+                f,
+                "\nlatency  {}, {times:.1} times that of the quiet host",
+                LatencyText(latency)
+            )?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Adaptive rate limiting for crawlers: how fast, and with how many parallel requests, a host may be requested. The
-//! limits are learned from its responses.
+//! Adaptive rate limiting for crawlers: how fast, and with how many parallel requests, a host may
+//! be requested. The limits are learned from its responses.
 //!
-//! A [`Pace`] does no I/O, starts no task and reads no clock: the caller passes the time and does its own waiting. It
-//! works with any HTTP client, blocking or asynchronous, and in simulated time.
+//! A [`Pace`] does no I/O, starts no task and reads no clock: the caller passes the time and does
+//! its own waiting. It works with any HTTP client, blocking or asynchronous, and in simulated time.
 //!
 //! # Start here
 //!
@@ -29,16 +29,18 @@
 //! assert_eq!(now.as_millis() / 1000, 2); // two requests per second at first
 //! ```
 //!
-//! A [`Permit`] counts as a request in flight until it is passed to `record_response` or [`Pace::cancel`]. Nothing is
-//! reserved for a waiting caller; it calls `admit` again.
+//! A [`Permit`] counts as a request in flight until it is passed to `record_response` or
+//! [`Pace::cancel`]. Nothing is reserved for a waiting caller; it calls `admit` again.
 //!
 //! # What a host says
 //!
-//! [`Signal`] is the part of a response that matters here: content, 429, 503, a block, an error. `Signal::of` derives
-//! it from an [`Outcome`](fetch_result::Outcome); the detector of `fetchwise-detect` returns one. [`Response`] adds
-//! what is known besides: `Retry-After`, latency, rate-limit headers ([`RateLimit::read`]).
+//! [`Signal`] is the part of a response that matters here: content, 429, 503, a block, an error.
+//! `Signal::of` derives it from an [`Outcome`](fetch_result::Outcome); the detector of
+//! `fetchwise-detect` returns one. [`Response`] adds what is known besides: `Retry-After`, latency,
+//! rate-limit headers ([`RateLimit::read`]).
 //!
-//! A 429 holds the host. The hold ends with one trial request; if the host refuses it, the hold grows:
+//! A 429 holds the host. The hold ends with one trial request; if the host refuses it, the hold
+//! grows:
 //!
 //! ```
 //! use std::time::Duration;
@@ -59,20 +61,21 @@
 //! assert_eq!(pace.admit(scope, Cost::Plain, now), Admit::Wait(hold_until));
 //! ```
 //!
-//! A single block (403, captcha) is ambiguous: it may concern the page only. `record_response` then returns
-//! [`ResponseEffect::Doubt`], holds the host for three seconds, and decides by the next URL ([`Pace::doubt_verdict`]).
+//! A single block (403, captcha) is ambiguous: it may concern the page only. `record_response` then
+//! returns [`ResponseEffect::Doubt`], holds the host for three seconds, and decides by the next URL
+//! ([`Pace::doubt_verdict`]).
 //!
 //! # How limits are learned
 //!
-//! Requests go out evenly, so every kind of limiter reduces to a rate; limiters differ only in their window. Requests
-//! are counted over five windows at once (10 s to 1 h), and a limit hit is charged to one of them. That window's
-//! ceiling rises again only by rare probes, whose cost is known beforehand. Hosts of one site, or at one address, share
-//! a limit if their blocks show it.
+//! Requests go out evenly, so every kind of limiter reduces to a rate; limiters differ only in
+//! their window. Requests are counted over five windows at once (10 s to 1 h), and a limit hit is
+//! charged to one of them. That window's ceiling rises again only by rare probes, whose cost is
+//! known beforehand. Hosts of one site, or at one address, share a limit if their blocks show it.
 //!
 //! # Persistence
 //!
-//! [`Pace::with_store`] takes a [`PaceStore`], which receives 64 bytes per host whenever something was learned.
-//! [`Pace::restore`] reads them in the next process.
+//! [`Pace::with_store`] takes a [`PaceStore`], which receives 64 bytes per host whenever something
+//! was learned. [`Pace::restore`] reads them in the next process.
 //!
 //! # Guarantees
 //!
@@ -137,12 +140,13 @@ use crate::signals::local_load::LocalLoad;
 /// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope<'s> {
-    /// The domain of the host, as [`domain_of`](fetchwise_types::heuristic::url::domain_of) returns it.
+    /// The domain of the host, as [`domain_of`](fetchwise_types::heuristic::url::domain_of) returns
+    /// it.
     pub host: &'s str,
     /// Its site: the registrable domain.
     pub site: &'s str,
-    /// The dialled address, if hosts of one address share a pace. While a host has requests in flight, the address of
-    /// the first of them counts.
+    /// The dialled address, if hosts of one address share a pace. While a host has requests in
+    /// flight, the address of the first of them counts.
     pub address: Option<&'s str>,
 }
 
@@ -227,14 +231,15 @@ impl Pace {
         }
     }
 
-    /// Passes what is learned to `store`: at limit hits, when a ceiling moves by a quarter, and by [`Pace::close`].
+    /// Passes what is learned to `store`: at limit hits, when a ceiling moves by a quarter, and by
+    /// [`Pace::close`].
     #[must_use]
     pub fn with_store(self, store: Box<dyn PaceStore>) -> Self {
         Self { store: Some(store), ..self }
     }
 
-    /// Returns whether a request may go out now, or when to call again. Call it when the request could go out at once:
-    /// nothing is reserved for a waiting caller.
+    /// Returns whether a request may go out now, or when to call again. Call it when the request
+    /// could go out at once: nothing is reserved for a waiting caller.
     pub fn admit(&self, scope: Scope<'_>, cost: Cost, now: Timestamp) -> Admit {
         if self.is_off {
             return Admit::Go(Permit::new(0, now.as_millis(), Default::default(), 0, 0));
@@ -246,9 +251,15 @@ impl Pace {
         })
     }
 
-    /// Books a request that already went out, at `sent`, without admission: its sender learned of the host only from
-    /// the response, as a client does that follows redirects by itself.
-    pub fn book_sent(&self, scope: Scope<'_>, cost: Cost, sent: Timestamp, now: Timestamp) -> Permit {
+    /// Books a request that already went out, at `sent`, without admission: its sender learned of
+    /// the host only from the response, as a client does that follows redirects by itself.
+    pub fn book_sent(
+        &self,
+        scope: Scope<'_>,
+        cost: Cost,
+        sent: Timestamp,
+        now: Timestamp,
+    ) -> Permit {
         if self.is_off {
             return Permit::new(0, now.as_millis(), Default::default(), 0, 0);
         }
@@ -260,7 +271,12 @@ impl Pace {
     }
 
     /// Records the response to a request.
-    pub fn record_response(&self, permit: Permit, response: &Response, now: Timestamp) -> ResponseEffect {
+    pub fn record_response(
+        &self,
+        permit: Permit,
+        response: &Response,
+        now: Timestamp,
+    ) -> ResponseEffect {
         let recorded = self.with_levels_of(&permit, now, |admission| {
             let (effect, cause) = admission.record_response(&permit, response);
             let record = cause.filter(|_| self.store.is_some()).and_then(|(level, cause)| {
@@ -281,7 +297,8 @@ impl Pace {
         self.with_levels_of(&permit, now, |admission| admission.cancel(&permit));
     }
 
-    /// Sets the minimum gap between requests that the host declares: its `Crawl-delay`. The settings decide its effect.
+    /// Sets the minimum gap between requests that the host declares: its `Crawl-delay`. The
+    /// settings decide its effect.
     pub fn set_min_interval(&self, scope: Scope<'_>, gap: Duration, now: Timestamp) -> MinInterval {
         let settings = self.settings();
         let most = Duration::from_secs_f64(settings.max_crawl_delay_s);
@@ -320,12 +337,17 @@ impl Pace {
             let state = entries.get_mut(key)?.state.as_deref()?;
             of(&state.persisted, state.active.as_deref())
         };
-        let site = if identity.is_alone(now.as_millis()) { None } else { shared(&self.sites, identity.site) };
+        let site = if identity.is_alone(now.as_millis()) {
+            None
+        } else {
+            shared(&self.sites, identity.site)
+        };
         let holds = [own, site, shared(&self.addresses, identity.address)];
         holds.into_iter().flatten().max().map(Timestamp::from_millis)
     }
 
-    /// Returns whether this fetcher (any fetcher, if `None`) had a success at the host in the last ten minutes.
+    /// Returns whether this fetcher (any fetcher, if `None`) had a success at the host in the last
+    /// ten minutes.
     pub fn has_delivered(&self, host: &str, fetcher: Option<FetcherId>, now: Timestamp) -> bool {
         let now = now.as_millis();
         self.hosts.get(self.key(host)).is_some_and(|mut guard| {
@@ -345,23 +367,26 @@ impl Pace {
         age_ms.is_some_and(|age_ms| now.as_millis() - age_ms > since.as_millis())
     }
 
-    /// Returns since when the host has refused all requests, if that is about the pace as far as anyone knows: it had
-    /// served a moment before, no trial of its hold has passed yet, and it has not refused for long. The refusal of such a
-    /// trial says nothing of the page or the fetcher.
+    /// Returns since when the host has refused all requests, if that is about the pace as far as
+    /// anyone knows: it had served a moment before, no trial of its hold has passed yet, and it has
+    /// not refused for long. The refusal of such a trial says nothing of the page or the fetcher.
     pub fn refusing_since(&self, host: &str, now: Timestamp) -> Option<Timestamp> {
         let mut guard = self.hosts.get(self.key(host))?;
         let entry = guard.entry();
         let trouble = entry.active()?.trouble.as_deref()?;
-        trouble.refusing_since(entry.persisted().cause(), now.as_millis()).map(Timestamp::from_millis)
+        trouble
+            .refusing_since(entry.persisted().cause(), now.as_millis())
+            .map(Timestamp::from_millis)
     }
 
-    /// Returns the share of a host's responses that are errors at any rate, if it is known to give such errors.
+    /// Returns the share of a host's responses that are errors at any rate, if it is known to give
+    /// such errors.
     pub fn error_noise(&self, host: &str) -> Option<f64> {
         self.hosts.get(self.key(host))?.entry().active()?.trouble.as_ref()?.noise.share()
     }
 
-    /// Returns the share of a host's responses that are blocks of single pages at any rate, if it is known to give such
-    /// blocks.
+    /// Returns the share of a host's responses that are blocks of single pages at any rate, if it
+    /// is known to give such blocks.
     pub fn page_blocks(&self, host: &str) -> Option<f64> {
         self.hosts.get(self.key(host))?.entry().active()?.trouble.as_ref()?.block_noise.share()
     }
@@ -384,7 +409,10 @@ impl Pace {
         let (mut sites, mut addresses) = (self.sites.lock(site), self.addresses.lock(address));
         let (site, address) = (sites.get_mut(site), addresses.get_mut(address));
         let active = self.active.load();
-        Some(Admission { site, address, ..self.admission(&active, key, host, now.as_millis()) }.explain())
+        Some(
+            Admission { site, address, ..self.admission(&active, key, host, now.as_millis()) }
+                .explain(),
+        )
     }
 
     /// Returns the persisted state of a host, a site or an address; `None` if it is unknown.
@@ -393,13 +421,15 @@ impl Pace {
         let state = match level {
             Level::Host => self.hosts.get(key)?.entry().persisted_state(),
             Level::Site => self.sites.lock(key).get_mut(key)?.state.as_ref()?.persisted_state(),
-            Level::Address => self.addresses.lock(key).get_mut(key)?.state.as_ref()?.persisted_state(),
+            Level::Address => {
+                self.addresses.lock(key).get_mut(key)?.state.as_ref()?.persisted_state()
+            }
         };
         Some(PaceState(state.to_bytes()))
     }
 
-    /// Restores a persisted state as of `now`: counts are empty, holds continue. It has no effect while requests are in
-    /// flight, or if the state is older than ninety days.
+    /// Restores a persisted state as of `now`: counts are empty, holds continue. It has no effect
+    /// while requests are in flight, or if the state is older than ninety days.
     pub fn restore(&self, level: Level, name: &str, state: &PaceState, now: Timestamp) {
         let persisted = PersistedState::from_bytes(&state.0);
         if !is_recent(&persisted, now.as_millis()) {
@@ -412,7 +442,10 @@ impl Pace {
             }
         };
         match level {
-            Level::Host => self.hosts.get_or_insert_with(key, false, || self.new_host(key, name)).restore(persisted),
+            Level::Host => self
+                .hosts
+                .get_or_insert_with(key, false, || self.new_host(key, name))
+                .restore(persisted),
             Level::Site => {
                 let mut sites = self.sites.lock(key);
                 let site = sites.get_or_insert_with(key, || SharedEntry::new(key, name));
@@ -458,14 +491,21 @@ impl Pace {
         let mut all = HashMap::new();
         self.hosts.for_each(|entry| {
             if entry.active().is_some() {
-                all.insert((Level::Host, entry.identity.name.clone()), PaceState(entry.persisted_state().to_bytes()));
+                all.insert(
+                    (Level::Host, entry.identity.name.clone()),
+                    PaceState(entry.persisted_state().to_bytes()),
+                );
             }
         });
         for (level, map) in [(Level::Site, &self.sites), (Level::Address, &self.addresses)] {
             for entries in map.shards() {
                 for entry in entries.iter() {
-                    if let Some(state) = entry.state.as_ref().filter(|state| state.active.is_some()) {
-                        all.insert((level, entry.name.clone()), PaceState(state.persisted_state().to_bytes()));
+                    if let Some(state) = entry.state.as_ref().filter(|state| state.active.is_some())
+                    {
+                        all.insert(
+                            (level, entry.name.clone()),
+                            PaceState(state.persisted_state().to_bytes()),
+                        );
                     }
                 }
             }
@@ -480,7 +520,13 @@ impl Pace {
     }
 
     /// Returns the admission of a host without shared levels.
-    fn admission<'a>(&'a self, active: &'a ActiveSettings, key: u64, host: HostEntry<'a>, now: i64) -> Admission<'a> {
+    fn admission<'a>(
+        &'a self,
+        active: &'a ActiveSettings,
+        key: u64,
+        host: HostEntry<'a>,
+        now: i64,
+    ) -> Admission<'a> {
         Admission {
             settings: &active.settings,
             rules: &active.rules,
@@ -494,13 +540,20 @@ impl Pace {
         }
     }
 
-    /// Locks the levels of a request, the host first. Code that locks several levels uses this order. Only the host is
-    /// locked if it is alone.
-    fn with_levels<T>(&self, scope: Scope<'_>, now: Timestamp, run: impl FnOnce(&mut Admission<'_>) -> T) -> T {
+    /// Locks the levels of a request, the host first. Code that locks several levels uses this
+    /// order. Only the host is locked if it is alone.
+    fn with_levels<T>(
+        &self,
+        scope: Scope<'_>,
+        now: Timestamp,
+        run: impl FnOnce(&mut Admission<'_>) -> T,
+    ) -> T {
         let (key, now) = (self.key(scope.host), now.as_millis());
         loop {
-            let mut guard = self.hosts.get_or_insert_with(key, true, || self.new_host(key, scope.host));
-            // Under the lock: a change of the settings comes to this host later, or was there before.
+            let mut guard =
+                self.hosts.get_or_insert_with(key, true, || self.new_host(key, scope.host));
+            // Under the lock: a change of the settings comes to this host later, or was there
+            // before.
             let (host, active) = (guard.active_entry(), self.active.load());
             if scope.address.is_none() && host.identity.is_alone(now) {
                 return run(&mut self.admission(&active, key, host, now));
@@ -512,12 +565,14 @@ impl Pace {
                 host.identity.address = scope.address.map_or(0, |address| self.key(address));
             }
             let mut sites = self.sites.lock(site_key);
-            let site = sites.get_or_insert_with(site_key, || SharedEntry::new(site_key, scope.site));
+            let site =
+                sites.get_or_insert_with(site_key, || SharedEntry::new(site_key, scope.site));
             match site.register(key, now) {
                 SiteSharing::Alone => host.identity.set_alone(Some(now)),
                 SiteSharing::Shared => host.identity.set_alone(None),
                 SiteSharing::With(other) => {
-                    // No lock is held while the other host is locked: it may be on its way here itself.
+                    // No lock is held while the other host is locked: it may be on its way here
+                    // itself.
                     host.identity.set_alone(None);
                     drop(sites);
                     drop(guard);
@@ -527,14 +582,21 @@ impl Pace {
             }
             let address_key = host.identity.address;
             let mut addresses = (address_key != 0).then(|| self.addresses.lock(address_key));
-            let address = match (&mut addresses, scope.address.filter(|name| self.key(name) == address_key)) {
-                (Some(entries), Some(name)) => {
-                    Some(entries.get_or_insert_with(address_key, || SharedEntry::new(address_key, name)))
-                }
+            let address = match (
+                &mut addresses,
+                scope.address.filter(|name| self.key(name) == address_key),
+            ) {
+                (Some(entries), Some(name)) => Some(
+                    entries.get_or_insert_with(address_key, || SharedEntry::new(address_key, name)),
+                ),
                 (Some(entries), None) => entries.get_mut(address_key),
                 (None, _) => None,
             };
-            return run(&mut Admission { site: Some(site), address, ..self.admission(&active, key, host, now) });
+            return run(&mut Admission {
+                site: Some(site),
+                address,
+                ..self.admission(&active, key, host, now)
+            });
         }
     }
 
@@ -557,19 +619,23 @@ impl Pace {
         let HostIdentity { site, address, .. } = *host.identity;
         let mut sites = self.sites.lock(site);
         let mut addresses = (address != 0).then(|| self.addresses.lock(address));
-        let (site, address) = (sites.get_mut(site), addresses.as_mut().and_then(|entries| entries.get_mut(address)));
+        let (site, address) =
+            (sites.get_mut(site), addresses.as_mut().and_then(|entries| entries.get_mut(address)));
         Some(run(&mut Admission { site, address, ..self.admission(&active, key, host, now) }))
     }
 
-    /// Tells `other` that its site has another host, or has a state, so that it reads the site from now on. No lock may
-    /// be held.
+    /// Tells `other` that its site has another host, or has a state, so that it reads the site from
+    /// now on. No lock may be held.
     fn mark_not_alone(&self, site: u64, other: u64) {
         let Some(mut guard) = self.hosts.get(other) else { return };
         let host = guard.entry();
         host.identity.set_alone(None);
         let Some((last_request, blocked)) = host.active().map(|active| {
-            let blocked =
-                active.trouble.as_ref().map(|trouble| trouble.limit_hit_at).filter(|limit_hit_at| *limit_hit_at > 0);
+            let blocked = active
+                .trouble
+                .as_ref()
+                .map(|trouble| trouble.limit_hit_at)
+                .filter(|limit_hit_at| *limit_hit_at > 0);
             (active.at, blocked)
         }) else {
             return;
@@ -594,7 +660,10 @@ impl Pace {
         // Relaxed: any thread may do it, and some entries later is fine.
         let new_entries = self.new_entries.load(Ordering::Relaxed);
         if new_entries < self.sweep_at.load(Ordering::Relaxed)
-            || self.new_entries.compare_exchange(new_entries, 0, Ordering::Relaxed, Ordering::Relaxed).is_err()
+            || self
+                .new_entries
+                .compare_exchange(new_entries, 0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_err()
         {
             return;
         }

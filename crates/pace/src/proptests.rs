@@ -54,7 +54,8 @@ fn response_with(signal: Signal, wait: Option<u64>, ms: u64) -> Response {
     }
 }
 
-/// Requests permits until the host admits a request, which succeeds; returns `false` if it never does.
+/// Requests permits until the host admits a request, which succeeds; returns `false` if it never
+/// does.
 fn reaches(pace: &Pace, host: &str, now: &mut i64) -> bool {
     for _ in 0..64 {
         match pace.admit(Scope::host(host), Cost::Plain, Timestamp::from_millis(*now)) {
@@ -74,8 +75,8 @@ fn reaches(pace: &Pace, host: &str, now: &mut i64) -> bool {
 }
 
 proptest! {
-    /// Holds are kept, parallel requests stay within the limit, a trial is alone, rates are finite, and once all
-    /// requests have ended, every host admits requests again.
+    /// Holds are kept, parallel requests stay within the limit, a trial is alone, rates are finite,
+    /// and once all requests have ended, every host admits requests again.
     #[test]
     fn holds_are_kept_and_no_host_is_locked_out(
         steps in prop::collection::vec(step(), 1..250),
@@ -168,7 +169,8 @@ proptest! {
         prop_assert_eq!(run(0), run(order.index(8)));
     }
 
-    /// With any restored bytes, the host has a finite rate; and the restored state is the persisted state.
+    /// With any restored bytes, the host has a finite rate; and the restored state is the persisted
+    /// state.
     #[test]
     fn any_state_can_be_restored_and_restoring_it_twice_changes_nothing(low in any::<[u8; 32]>(), high in any::<[u8; 32]>()) {
         let state = PaceState(std::array::from_fn(|at| if at < 32 { low[at] } else { high[at - 32] }));

@@ -50,7 +50,8 @@ pub struct PaceSettings {
     pub initial_rate: f64,
     /// Maximum rate of any host, in requests per second.
     pub max_rate: f64,
-    /// A rate below this, in requests per second, needs a better reason than errors: a 429, a `Retry-After` or a block.
+    /// A rate below this, in requests per second, needs a better reason than errors: a 429, a
+    /// `Retry-After` or a block.
     pub min_rate: f64,
     /// Maximum parallel requests of any host.
     pub max_parallel: u8,
@@ -87,15 +88,20 @@ impl Default for PaceSettings {
 const RATES: (f64, f64) = (1e-5, 1e5);
 
 impl PaceSettings {
-    /// Clamps every number to its valid range: no setting makes a rate infinite, or a host wait forever.
+    /// Clamps every number to its valid range: no setting makes a rate infinite, or a host wait
+    /// forever.
     #[must_use]
     pub fn clamped(mut self) -> Self {
-        let bounded = |value: f64, or: f64| if value.is_finite() { value.clamp(RATES.0, RATES.1) } else { or };
+        let bounded = |value: f64, or: f64| {
+            if value.is_finite() { value.clamp(RATES.0, RATES.1) } else { or }
+        };
         self.max_rate = bounded(self.max_rate, RATES.1);
         self.initial_rate = bounded(self.initial_rate, 2.0).min(self.max_rate);
         self.min_rate = bounded(self.min_rate, 0.2).min(self.max_rate);
         self.max_parallel = self.max_parallel.max(1);
-        let seconds = |value: f64, or: f64| if value.is_finite() { value.clamp(0.0, 366.0 * 86_400.0) } else { or };
+        let seconds = |value: f64, or: f64| {
+            if value.is_finite() { value.clamp(0.0, 366.0 * 86_400.0) } else { or }
+        };
         self.max_crawl_delay_s = seconds(self.max_crawl_delay_s, 60.0);
         self.max_retry_after_s = seconds(self.max_retry_after_s, 86_400.0);
         for host in self.hosts.values_mut() {

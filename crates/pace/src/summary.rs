@@ -11,8 +11,8 @@ use fetchwise_types::time::Timestamp;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct PaceSummary {
-    /// The rates of the hosts themselves (without their sites and addresses), in requests per second, in ascending
-    /// order.
+    /// The rates of the hosts themselves (without their sites and addresses), in requests per
+    /// second, in ascending order.
     pub rates: Vec<f32>,
     /// The number of hosts on hold.
     pub held: usize,
@@ -36,7 +36,9 @@ impl Pace {
             let Some(active) = entry.active() else { return };
             summary.rates.push(active.rate);
             summary.in_flight += usize::from(active.in_flight);
-            summary.held += usize::from(active.trouble.as_ref().is_some_and(|trouble| trouble.hold > now.as_millis()));
+            summary.held += usize::from(
+                active.trouble.as_ref().is_some_and(|trouble| trouble.hold > now.as_millis()),
+            );
         });
         summary.rates.sort_unstable_by(f32::total_cmp);
         summary

@@ -47,8 +47,10 @@ impl Crawl {
         for _ in 0..count {
             let permit = self.permit(host);
             self.now += 100;
-            let response =
-                Response { latency: Some(Duration::from_millis(100)), ..Response::new(Signal::Content, FETCHER) };
+            let response = Response {
+                latency: Some(Duration::from_millis(100)),
+                ..Response::new(Signal::Content, FETCHER)
+            };
             assert_eq!(self.respond(permit, response), ResponseEffect::Nothing);
         }
     }
@@ -82,18 +84,32 @@ fn a_429_holds_the_host_and_sixteen_parallel_ones_are_one_limit_hit() {
         }
     }
     assert!(permits.len() > 1);
-    let limited = Response { retry_after: Some(Duration::from_secs(60)), ..Response::new(Signal::Limited, FETCHER) };
-    let done: Vec<ResponseEffect> = permits.drain(..).map(|permit| crawl.respond(permit, limited)).collect();
+    let limited = Response {
+        retry_after: Some(Duration::from_secs(60)),
+        ..Response::new(Signal::Limited, FETCHER)
+    };
+    let done: Vec<ResponseEffect> =
+        permits.drain(..).map(|permit| crawl.respond(permit, limited)).collect();
     assert!(matches!(done[0], ResponseEffect::LimitHit { level: Level::Host, .. }), "{done:?}");
-    assert!(done[1..].iter().all(|done| matches!(done, ResponseEffect::Refused { .. })), "{done:?}");
+    assert!(
+        done[1..].iter().all(|done| matches!(done, ResponseEffect::Refused { .. })),
+        "{done:?}"
+    );
     let limit_hit_at = crawl.now;
     let trial = crawl.permit("a.org");
     assert_eq!(crawl.now, limit_hit_at + 61_000, "the hold is what was asked for and a second");
     assert_eq!(
-        crawl.pace.admit(Scope::host("a.org"), Cost::Plain, Timestamp::from_millis(crawl.now + 9000)),
+        crawl.pace.admit(
+            Scope::host("a.org"),
+            Cost::Plain,
+            Timestamp::from_millis(crawl.now + 9000)
+        ),
         Admit::AtCapacity
     );
-    assert_eq!(crawl.respond(trial, Response::new(Signal::Content, FETCHER)), ResponseEffect::Nothing);
+    assert_eq!(
+        crawl.respond(trial, Response::new(Signal::Content, FETCHER)),
+        ResponseEffect::Nothing
+    );
     crawl.good("a.org", 10);
 }
 
@@ -117,7 +133,10 @@ fn the_time_until_the_next_success_after_a_429_reveals_the_window() {
         }
         let trial = crawl.permit("a.org");
         assert_eq!(crawl.now - begin, held);
-        assert_eq!(crawl.respond(trial, Response::new(Signal::Content, FETCHER)), ResponseEffect::Nothing);
+        assert_eq!(
+            crawl.respond(trial, Response::new(Signal::Content, FETCHER)),
+            ResponseEffect::Nothing
+        );
         assert_eq!(crawl.explain("a.org").ceiling.unwrap().1, window);
     }
 }
@@ -139,7 +158,10 @@ fn a_hold_lasts_as_long_as_the_host_refused_last_time() {
             let trial = crawl.permit("a.org");
             trials.push((crawl.now - begin) / 1000);
             if crawl.now - begin >= 200_000 {
-                assert_eq!(crawl.respond(trial, Response::new(Signal::Content, FETCHER)), ResponseEffect::Nothing);
+                assert_eq!(
+                    crawl.respond(trial, Response::new(Signal::Content, FETCHER)),
+                    ResponseEffect::Nothing
+                );
                 return trials;
             }
             assert!(matches!(
@@ -150,22 +172,33 @@ fn a_hold_lasts_as_long_as_the_host_refused_last_time() {
     };
     let (first, second) = (closed(), closed());
     let penalty = *first.last().unwrap();
-    assert!(second.len() <= 2 && *second.last().unwrap() <= penalty + penalty / 40 + 1, "{first:?} {second:?}");
+    assert!(
+        second.len() <= 2 && *second.last().unwrap() <= penalty + penalty / 40 + 1,
+        "{first:?} {second:?}"
+    );
 }
 
 #[test]
 fn a_single_block_is_a_doubt_that_another_url_decides() {
     let block = Response::new(Signal::Block, FETCHER);
-    for (second, verdict) in [(Signal::Content, DoubtVerdict::Page), (Signal::Block, DoubtVerdict::Pace)] {
+    for (second, verdict) in
+        [(Signal::Content, DoubtVerdict::Page), (Signal::Block, DoubtVerdict::Pace)]
+    {
         let mut crawl = Crawl::new(PaceSettings::default());
         crawl.good("a.org", 50);
         let permit = crawl.permit("a.org");
-        let ResponseEffect::Doubt { hold_until, doubt } = crawl.respond(permit, block) else { panic!("no doubt") };
+        let ResponseEffect::Doubt { hold_until, doubt } = crawl.respond(permit, block) else {
+            panic!("no doubt")
+        };
         assert_eq!(crawl.pace.doubt_verdict("a.org", doubt, crawl.at()), DoubtVerdict::Pending);
         let trial = crawl.permit("a.org");
         assert_eq!(crawl.at(), hold_until);
         let done = crawl.respond(trial, Response::new(second, FETCHER));
-        assert_eq!(matches!(done, ResponseEffect::LimitHit { .. }), verdict == DoubtVerdict::Pace, "{done:?}");
+        assert_eq!(
+            matches!(done, ResponseEffect::LimitHit { .. }),
+            verdict == DoubtVerdict::Pace,
+            "{done:?}"
+        );
         assert_eq!(crawl.pace.doubt_verdict("a.org", doubt, crawl.at()), verdict);
     }
 }
@@ -175,7 +208,10 @@ fn a_block_of_a_fetcher_without_recent_success_concerns_that_fetcher() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 50);
     let permit = crawl.permit("a.org");
-    assert_eq!(crawl.respond(permit, Response::new(Signal::Block, FetcherId(1))), ResponseEffect::Nothing);
+    assert_eq!(
+        crawl.respond(permit, Response::new(Signal::Block, FetcherId(1))),
+        ResponseEffect::Nothing
+    );
 }
 
 #[test]
@@ -202,7 +238,10 @@ fn occasional_errors_are_ignored_and_three_in_a_row_are_a_limit_hit() {
     for _ in 0..40 {
         crawl.good("a.org", 25);
         let permit = crawl.permit("a.org");
-        assert_eq!(crawl.respond(permit, Response::new(Signal::ServerError, FETCHER)), ResponseEffect::Nothing);
+        assert_eq!(
+            crawl.respond(permit, Response::new(Signal::ServerError, FETCHER)),
+            ResponseEffect::Nothing
+        );
     }
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 25);
@@ -213,7 +252,10 @@ fn occasional_errors_are_ignored_and_three_in_a_row_are_a_limit_hit() {
         })
         .collect();
     assert!(
-        matches!(done[..], [ResponseEffect::Nothing, ResponseEffect::Nothing, ResponseEffect::LimitHit { .. }]),
+        matches!(
+            done[..],
+            [ResponseEffect::Nothing, ResponseEffect::Nothing, ResponseEffect::LimitHit { .. }]
+        ),
         "{done:?}"
     );
 }
@@ -224,7 +266,10 @@ fn a_limit_that_two_hosts_hit_in_turn_is_charged_to_their_site() {
     crawl.good("a.example.org", 30);
     let permit = crawl.permit("a.example.org");
     let done = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
-    assert!(matches!(done, ResponseEffect::LimitHit { level: Level::Host, .. }), "nobody else was asked: {done:?}");
+    assert!(
+        matches!(done, ResponseEffect::LimitHit { level: Level::Host, .. }),
+        "nobody else was asked: {done:?}"
+    );
     let mut crawl = Crawl::new(PaceSettings::default());
     for _ in 0..30 {
         crawl.good("a.example.org", 1);
@@ -232,13 +277,15 @@ fn a_limit_that_two_hosts_hit_in_turn_is_charged_to_their_site() {
     }
     let permit = crawl.permit("a.example.org");
     let done = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
-    let ResponseEffect::LimitHit { hold_until, level: Level::Site } = done else { panic!("{done:?}") };
+    let ResponseEffect::LimitHit { hold_until, level: Level::Site } = done else {
+        panic!("{done:?}")
+    };
     assert_eq!(crawl.pace.hold(Scope::host("b.example.org"), crawl.at()), Some(hold_until));
     assert_eq!(crawl.pace.hold(Scope::host("b.example.com"), crawl.at()), None);
 }
 
-/// A site that had been blocked once counted every later block as one too soon after a hold: each hold was half as long
-/// again as the last one.
+/// A site that had been blocked once counted every later block as one too soon after a hold: each
+/// hold was half as long again as the last one.
 #[test]
 fn a_site_is_held_no_longer_when_it_is_blocked_again_later() {
     let mut crawl = Crawl::new(PaceSettings::default());
@@ -262,8 +309,8 @@ fn a_site_is_held_no_longer_when_it_is_blocked_again_later() {
     assert!(holds.iter().all(|hold| *hold <= holds[0] * 11 / 10), "{holds:?}");
 }
 
-/// The doubt of the second host stayed open until the hold of the site was over. The page that came then closed it as a
-/// block of that page, and later blocks of the site needed more proof.
+/// The doubt of the second host stayed open until the hold of the site was over. The page that came
+/// then closed it as a block of that page, and later blocks of the site needed more proof.
 #[test]
 fn a_doubt_of_a_host_whose_site_is_blamed_meanwhile_is_about_the_pace() {
     let mut crawl = Crawl::new(PaceSettings::default());
@@ -292,7 +339,11 @@ fn sites_of_one_address_are_held_together_only_when_two_of_them_are_blocked() {
         loop {
             match crawl.pace.admit(scope, Cost::Plain, crawl.at()) {
                 Admit::Go(permit) => {
-                    return crawl.pace.record_response(permit, &Response::new(signal, FETCHER), crawl.at());
+                    return crawl.pace.record_response(
+                        permit,
+                        &Response::new(signal, FETCHER),
+                        crawl.at(),
+                    );
                 }
                 Admit::Wait(until) => crawl.now = until.as_millis(),
                 Admit::AtCapacity => panic!("full"),
@@ -314,7 +365,11 @@ fn sites_of_one_address_are_held_together_only_when_two_of_them_are_blocked() {
 fn a_crawl_delay_is_a_minimum_gap_unless_the_settings_say_otherwise() {
     let gaps = |settings: PaceSettings, delay: u64| {
         let mut crawl = Crawl::new(settings);
-        let floor = crawl.pace.set_min_interval(Scope::host("a.org"), Duration::from_secs(delay), crawl.at());
+        let floor = crawl.pace.set_min_interval(
+            Scope::host("a.org"),
+            Duration::from_secs(delay),
+            crawl.at(),
+        );
         crawl.good("a.org", 1);
         let begin = crawl.now;
         crawl.good("a.org", 5);
@@ -337,24 +392,41 @@ fn a_crawl_delay_is_a_minimum_gap_unless_the_settings_say_otherwise() {
 fn a_shortened_crawl_delay_is_reported_once_and_persisted_as_declared() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 1);
-    let floor = |seconds| crawl.pace.set_min_interval(Scope::host("a.org"), Duration::from_secs(seconds), crawl.at());
-    assert_eq!(floor(180), MinInterval { applied: Some(Duration::from_secs(60)), is_shortened: true, is_new: true });
+    let floor = |seconds| {
+        crawl.pace.set_min_interval(Scope::host("a.org"), Duration::from_secs(seconds), crawl.at())
+    };
+    assert_eq!(
+        floor(180),
+        MinInterval { applied: Some(Duration::from_secs(60)), is_shortened: true, is_new: true }
+    );
     assert!(!floor(180).is_new, "the same of another origin of the host");
     assert!(floor(240).is_new);
     let explanation = crawl.pace.explain("a.org", crawl.at()).unwrap();
     let seconds = |span: Option<Duration>| span.map(|span| span.as_secs());
-    assert_eq!((seconds(explanation.min_gap), seconds(explanation.crawl_delay)), (Some(60), Some(240)));
+    assert_eq!(
+        (seconds(explanation.min_gap), seconds(explanation.crawl_delay)),
+        (Some(60), Some(240))
+    );
     assert!(
-        explanation.to_string().contains("delay    its Crawl-delay is 4 min, of which 60 s are kept"),
+        explanation
+            .to_string()
+            .contains("delay    its Crawl-delay is 4 min, of which 60 s are kept"),
         "{explanation}"
     );
     // The next process knows the declared gap, and keeps it only once it has read it itself.
     let next = Pace::default();
-    next.restore(Level::Host, "a.org", &crawl.pace.state(Level::Host, "a.org").unwrap(), crawl.at());
+    next.restore(
+        Level::Host,
+        "a.org",
+        &crawl.pace.state(Level::Host, "a.org").unwrap(),
+        crawl.at(),
+    );
     let explanation = next.explain("a.org", crawl.at()).unwrap();
     assert_eq!((explanation.min_gap, seconds(explanation.crawl_delay)), (None, Some(240)));
     assert_eq!(seconds(explanation.crawl_delay_cut), Some(60));
-    assert!(next.set_min_interval(Scope::host("a.org"), Duration::from_secs(240), crawl.at()).is_new);
+    assert!(
+        next.set_min_interval(Scope::host("a.org"), Duration::from_secs(240), crawl.at()).is_new
+    );
 }
 
 #[test]
@@ -374,7 +446,10 @@ fn a_declared_limit_is_respected_without_hitting_it() {
     let used_up = RateLimit { remaining: Some(0.0), reset_s: Some(90.0), ..RateLimit::default() };
     let begin = crawl.now;
     assert_eq!(
-        crawl.respond(permit, Response { policy: Some(used_up), ..Response::new(Signal::Content, FETCHER) }),
+        crawl.respond(
+            permit,
+            Response { policy: Some(used_up), ..Response::new(Signal::Content, FETCHER) }
+        ),
         ResponseEffect::Nothing
     );
     let _ = crawl.permit("a.org");
@@ -388,8 +463,11 @@ fn a_rendered_page_counts_as_many_requests_as_pages_of_the_host_have_made() {
         loop {
             match crawl.pace.admit(Scope::host("a.org"), Cost::Rendered, crawl.at()) {
                 Admit::Go(permit) => {
-                    let response =
-                        Response { cost: Some(cost), renders: true, ..Response::new(Signal::Content, FETCHER) };
+                    let response = Response {
+                        cost: Some(cost),
+                        renders: true,
+                        ..Response::new(Signal::Content, FETCHER)
+                    };
                     return crawl.respond(permit, response);
                 }
                 Admit::Wait(until) => crawl.now = until.as_millis(),
@@ -400,7 +478,11 @@ fn a_rendered_page_counts_as_many_requests_as_pages_of_the_host_have_made() {
     assert_eq!(render(&mut crawl, 12), ResponseEffect::Nothing);
     let begin = crawl.now;
     assert_eq!(render(&mut crawl, 12), ResponseEffect::Nothing);
-    assert!((5000..=6700).contains(&(crawl.now - begin)), "twelve requests at two a second: {}", crawl.now - begin);
+    assert!(
+        (5000..=6700).contains(&(crawl.now - begin)),
+        "twelve requests at two a second: {}",
+        crawl.now - begin
+    );
     for _ in 0..30 {
         assert_eq!(render(&mut crawl, 4), ResponseEffect::Nothing);
     }
@@ -421,14 +503,19 @@ fn a_rendered_page_with_fewer_requests_than_admitted_gives_the_rest_of_its_gap_b
             Admit::AtCapacity => panic!("full"),
         }
     };
-    let rendered = |cost| Response { cost: Some(cost), renders: true, ..Response::new(Signal::Content, FETCHER) };
+    let rendered = |cost| Response {
+        cost: Some(cost),
+        renders: true,
+        ..Response::new(Signal::Content, FETCHER)
+    };
     let permit = admit(&mut crawl);
     crawl.now += 1500;
     assert_eq!(crawl.respond(permit, rendered(4)), ResponseEffect::Nothing);
     let permit = admit(&mut crawl);
     let waited = crawl.now - begin;
     assert!((1700..=2700).contains(&waited), "four requests at two a second, not twelve: {waited}");
-    // A page that takes longer than the gap of its requests frees the next one at once, and no more than that.
+    // A page that takes longer than the gap of its requests frees the next one at once, and no more
+    // than that.
     crawl.now += 4000;
     assert_eq!(crawl.respond(permit, rendered(4)), ResponseEffect::Nothing);
     let ended = crawl.now;
@@ -446,7 +533,11 @@ fn a_host_whose_pages_are_rendered_doubles_in_ten_seconds_too() {
         match crawl.pace.admit(Scope::host("a.org"), Cost::Rendered, crawl.at()) {
             Admit::Go(permit) => {
                 crawl.now += 100;
-                let response = Response { cost: Some(4), renders: true, ..Response::new(Signal::Content, FETCHER) };
+                let response = Response {
+                    cost: Some(4),
+                    renders: true,
+                    ..Response::new(Signal::Content, FETCHER)
+                };
                 assert_eq!(crawl.respond(permit, response), ResponseEffect::Nothing);
             }
             Admit::Wait(until) => crawl.now = until.as_millis(),
@@ -459,22 +550,32 @@ fn a_host_whose_pages_are_rendered_doubles_in_ten_seconds_too() {
 
 #[test]
 fn a_configured_rate_is_not_learned_and_off_is_off() {
-    let hosts = HashMap::from([("a.org".to_owned(), HostPace { rate: Some(5.0), parallel: Some(1) })]);
+    let hosts =
+        HashMap::from([("a.org".to_owned(), HostPace { rate: Some(5.0), parallel: Some(1) })]);
     let mut crawl = Crawl::new(PaceSettings { hosts, ..PaceSettings::default() });
     crawl.good("a.org", 100);
     let explanation = crawl.explain("a.org");
     assert_eq!((explanation.rate, explanation.parallel, explanation.is_fixed), (5.0, 1, true));
-    let mut fixed = Crawl::new(PaceSettings { mode: PaceMode::Fixed, initial_rate: 3.0, ..PaceSettings::default() });
+    let mut fixed = Crawl::new(PaceSettings {
+        mode: PaceMode::Fixed,
+        initial_rate: 3.0,
+        ..PaceSettings::default()
+    });
     fixed.good("a.org", 100);
     assert_eq!(fixed.explain("a.org").rate, 3.0);
     let permit = fixed.permit("a.org");
     assert!(
-        matches!(fixed.respond(permit, Response::new(Signal::Limited, FETCHER)), ResponseEffect::LimitHit { .. }),
+        matches!(
+            fixed.respond(permit, Response::new(Signal::Limited, FETCHER)),
+            ResponseEffect::LimitHit { .. }
+        ),
         "holds are kept"
     );
     let off = Crawl::new(PaceSettings { mode: PaceMode::Off, ..PaceSettings::default() });
     for _ in 0..1000 {
-        let Admit::Go(permit) = off.pace.admit(Scope::host("a.org"), Cost::Plain, off.at()) else { panic!("waits") };
+        let Admit::Go(permit) = off.pace.admit(Scope::host("a.org"), Cost::Plain, off.at()) else {
+            panic!("waits")
+        };
         assert_eq!(
             off.pace.record_response(permit, &Response::new(Signal::Limited, FETCHER), off.at()),
             ResponseEffect::Nothing
@@ -491,7 +592,9 @@ fn a_host_that_becomes_slow_gets_fewer_requests() {
         loop {
             match crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()) {
                 Admit::Go(permit) => under_way.push_back((crawl.now, permit)),
-                Admit::Wait(until) if under_way.front().is_none_or(|(sent, _)| until.as_millis() < sent + ms) => {
+                Admit::Wait(until)
+                    if under_way.front().is_none_or(|(sent, _)| until.as_millis() < sent + ms) =>
+                {
                     crawl.now = until.as_millis();
                 }
                 _ => break,
@@ -528,7 +631,10 @@ fn the_store_receives_limit_hits_and_the_final_state() {
     crawl.pace.close(crawl.at());
     let records = store.0.lock().unwrap();
     let of = |cause: Cause| (Level::Host, "a.org".to_owned(), cause);
-    assert!(records.contains(&of(Cause::Limited)) && records.last() == Some(&of(Cause::Close)), "{records:?}");
+    assert!(
+        records.contains(&of(Cause::Limited)) && records.last() == Some(&of(Cause::Close)),
+        "{records:?}"
+    );
 }
 
 #[test]
@@ -536,7 +642,8 @@ fn the_next_process_continues_with_the_learned_state() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 100);
     let permit = crawl.permit("a.org");
-    let ResponseEffect::LimitHit { hold_until, .. } = crawl.respond(permit, Response::new(Signal::Limited, FETCHER))
+    let ResponseEffect::LimitHit { hold_until, .. } =
+        crawl.respond(permit, Response::new(Signal::Limited, FETCHER))
     else {
         panic!()
     };
@@ -549,7 +656,10 @@ fn the_next_process_continues_with_the_learned_state() {
     let ceiling = crawl.explain("a.org").ceiling.unwrap().0;
     assert_eq!(next.explain("a.org").ceiling.unwrap().0, ceiling);
     let trial = next.permit("a.org");
-    assert_eq!(next.respond(trial, Response::new(Signal::Content, FETCHER)), ResponseEffect::Nothing);
+    assert_eq!(
+        next.respond(trial, Response::new(Signal::Content, FETCHER)),
+        ResponseEffect::Nothing
+    );
     next.good("a.org", 3);
     let mut later = Crawl::new(PaceSettings::default());
     later.now = crawl.now + 91 * 86_400_000;
@@ -564,7 +674,8 @@ fn an_idle_host_is_kept_in_64_bytes_and_later_forgotten() {
         let host = format!("h{number}.org");
         let at = Timestamp::from_millis(crawl.now + ms);
         if let Admit::Go(permit) = crawl.pace.admit(Scope::host(&host), Cost::Plain, at) {
-            let _ = crawl.pace.record_response(permit, &Response::new(Signal::Content, FETCHER), at);
+            let _ =
+                crawl.pace.record_response(permit, &Response::new(Signal::Content, FETCHER), at);
         }
     };
     (0..5000).for_each(|number| ask(number, 0));
@@ -597,10 +708,20 @@ fn parallel_blocks_are_one_doubt_and_another_fetchers_page_does_not_decide_it() 
     assert_eq!(doubts[0], doubts[1]);
     let verdict = |crawl: &Crawl| crawl.pace.doubt_verdict("a.org", doubts[0], crawl.at());
     let trial = crawl.permit("a.org");
-    assert_eq!(crawl.respond(trial, Response::new(Signal::Content, FetcherId(1))), ResponseEffect::Nothing);
-    assert_eq!(verdict(&crawl), DoubtVerdict::Pending, "a browser may pass where the plain fetcher is limited");
+    assert_eq!(
+        crawl.respond(trial, Response::new(Signal::Content, FetcherId(1))),
+        ResponseEffect::Nothing
+    );
+    assert_eq!(
+        verdict(&crawl),
+        DoubtVerdict::Pending,
+        "a browser may pass where the plain fetcher is limited"
+    );
     let trial = crawl.permit("a.org");
-    assert!(matches!(crawl.respond(trial, Response::new(Signal::Block, FETCHER)), ResponseEffect::LimitHit { .. }));
+    assert!(matches!(
+        crawl.respond(trial, Response::new(Signal::Block, FETCHER)),
+        ResponseEffect::LimitHit { .. }
+    ));
     assert_eq!(verdict(&crawl), DoubtVerdict::Pace);
 }
 
@@ -609,7 +730,9 @@ fn a_doubt_about_a_fetcher_without_further_requests_ends() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 60);
     let permit = crawl.permit("a.org");
-    let ResponseEffect::Doubt { doubt, .. } = crawl.respond(permit, Response::new(Signal::Block, FETCHER)) else {
+    let ResponseEffect::Doubt { doubt, .. } =
+        crawl.respond(permit, Response::new(Signal::Block, FETCHER))
+    else {
         panic!("no doubt")
     };
     for _ in 0..5 {
@@ -635,7 +758,10 @@ fn a_lone_host_shares_its_site_once_another_host_appears() {
         matches!(done, ResponseEffect::LimitHit { level: Level::Site, .. }),
         "the other was asked a moment ago: {done:?}"
     );
-    assert!(matches!(crawl.pace.admit(Scope::host("a.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
+    assert!(matches!(
+        crawl.pace.admit(Scope::host("a.site.org"), Cost::Plain, crawl.at()),
+        Admit::Wait(_)
+    ));
 }
 
 #[test]
@@ -645,7 +771,10 @@ fn a_limit_hit_by_the_first_request_of_a_second_host_holds_that_host() {
     let permit = crawl.permit("b.site.org");
     let done = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
     assert!(matches!(done, ResponseEffect::LimitHit { level: Level::Host, .. }), "{done:?}");
-    assert!(matches!(crawl.pace.admit(Scope::host("b.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
+    assert!(matches!(
+        crawl.pace.admit(Scope::host("b.site.org"), Cost::Plain, crawl.at()),
+        Admit::Wait(_)
+    ));
 }
 
 #[test]
@@ -659,7 +788,11 @@ fn hosts_of_one_site_that_appear_concurrently_do_not_deadlock() {
                 for site in 0..500 {
                     let host = format!("h{thread}.site{site}.org");
                     if let Admit::Go(permit) = pace.admit(Scope::host(&host), Cost::Plain, at) {
-                        let _ = pace.record_response(permit, &Response::new(Signal::Content, FETCHER), at);
+                        let _ = pace.record_response(
+                            permit,
+                            &Response::new(Signal::Content, FETCHER),
+                            at,
+                        );
                     }
                 }
             });
@@ -676,18 +809,29 @@ fn a_forgotten_host_starts_again_and_its_requests_in_flight_still_count() {
     crawl.good("a.org", 40);
     let (fast, under_way) = (crawl.explain("a.org").rate, crawl.permit("a.org"));
     let limited = crawl.permit("a.org");
-    let response = Response { retry_after: Some(Duration::from_secs(600)), ..Response::new(Signal::Limited, FETCHER) };
+    let response = Response {
+        retry_after: Some(Duration::from_secs(600)),
+        ..Response::new(Signal::Limited, FETCHER)
+    };
     assert!(matches!(crawl.respond(limited, response), ResponseEffect::LimitHit { .. }));
     assert!(crawl.explain("a.org").hold_until.is_some());
     crawl.pace.forget("a.org", crawl.at());
     let after = crawl.explain("a.org");
     assert!(fast > 3.0 && (after.rate - 2.0).abs() < 1e-6, "{fast}, then {}", after.rate);
-    assert_eq!((after.hold_until, after.last_limit_hit, after.limit, after.in_flight), (None, None, None, 1));
+    assert_eq!(
+        (after.hold_until, after.last_limit_hit, after.limit, after.in_flight),
+        (None, None, None, 1)
+    );
     // Its response counts like any other.
-    assert_eq!(crawl.respond(under_way, Response::new(Signal::Content, FETCHER)), ResponseEffect::Nothing);
+    assert_eq!(
+        crawl.respond(under_way, Response::new(Signal::Content, FETCHER)),
+        ResponseEffect::Nothing
+    );
     assert_eq!(crawl.explain("a.org").in_flight, 0);
     crawl.pace.forget("a.org", crawl.at());
-    assert!(crawl.pace.explain("a.org", crawl.at()).is_none() && crawl.pace.active_states().is_empty());
+    assert!(
+        crawl.pace.explain("a.org", crawl.at()).is_none() && crawl.pace.active_states().is_empty()
+    );
     crawl.pace.forget("never.org", crawl.at());
 }
 
@@ -696,13 +840,19 @@ fn luck(seed: u64, n: u64) -> f64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(&n.to_le_bytes(), seed) as f64 / 2f64.powi(64)
 }
 
-/// Sends requests for `seconds` to a host that fails by `fails`, and returns the good pages and the errors.
+/// Sends requests for `seconds` to a host that fails by `fails`, and returns the good pages and the
+/// errors.
 fn crawl_for(crawl: &mut Crawl, seconds: i64, mut fails: impl FnMut(i64) -> bool) -> (u32, u32) {
     crawl_with(crawl, seconds, |now| if fails(now) { Signal::Unavailable } else { Signal::Content })
 }
 
-/// Sends requests for `seconds` to a host that responds with `signal`, and returns the good pages and the others.
-fn crawl_with(crawl: &mut Crawl, seconds: i64, mut signal: impl FnMut(i64) -> Signal) -> (u32, u32) {
+/// Sends requests for `seconds` to a host that responds with `signal`, and returns the good pages
+/// and the others.
+fn crawl_with(
+    crawl: &mut Crawl,
+    seconds: i64,
+    mut signal: impl FnMut(i64) -> Signal,
+) -> (u32, u32) {
     let (end, mut counts) = (crawl.now + seconds * 1000, (0, 0));
     while crawl.now < end {
         let permit = crawl.permit("a.org");
@@ -712,28 +862,37 @@ fn crawl_with(crawl: &mut Crawl, seconds: i64, mut signal: impl FnMut(i64) -> Si
             Signal::Content => counts.0 += 1,
             _ => counts.1 += 1,
         }
-        let response = Response { latency: Some(Duration::from_millis(30)), ..Response::new(signal, FETCHER) };
+        let response =
+            Response { latency: Some(Duration::from_millis(30)), ..Response::new(signal, FETCHER) };
         let _ = crawl.respond(permit, response);
     }
     counts
 }
 
-/// Crawls six hosts for two minutes and then for two more, with these latencies, in milliseconds. Returns their rates
-/// after the first time, and the lowest ones since. `measured` is the part of the later latency that the caller measured as its own.
+/// Crawls six hosts for two minutes and then for two more, with these latencies, in milliseconds.
+/// Returns their rates after the first time, and the lowest ones since. `measured` is the part of
+/// the later latency that the caller measured as its own.
 fn rates_before_and_after(quiet: u64, late: [u64; 6], measured: u64) -> Vec<(f64, f64)> {
     let pace = Pace::new(PaceSettings { max_rate: 10.0, ..PaceSettings::default() });
     let names: Vec<String> = (0..6).map(|host| format!("h{host}.org")).collect();
-    let rates = |now| names.iter().map(|name| pace.explain(name, now).unwrap().rate).collect::<Vec<_>>();
+    let rates =
+        |now| names.iter().map(|name| pace.explain(name, now).unwrap().rate).collect::<Vec<_>>();
     let (mut before, mut least, mut under_way) = (Vec::new(), Vec::new(), Vec::new());
     for step in 0..24_000_i64 {
         let now = Timestamp::from_millis(10 * step);
         if step == 12_000 {
             (before, least) = (rates(now), rates(now));
         } else if step > 12_000 && step % 100 == 0 {
-            least = least.into_iter().zip(rates(now)).map(|(least, rate)| f64::min(least, rate)).collect();
+            least = least
+                .into_iter()
+                .zip(rates(now))
+                .map(|(least, rate)| f64::min(least, rate))
+                .collect();
         }
         for (host, name) in names.iter().enumerate() {
-            let Admit::Go(permit) = pace.admit(Scope::host(name), Cost::Plain, now) else { continue };
+            let Admit::Go(permit) = pace.admit(Scope::host(name), Cost::Plain, now) else {
+                continue;
+            };
             let (latency, local) = if step < 12_000 { (quiet, 0) } else { (late[host], measured) };
             under_way.push((10 * step + latency.cast_signed(), latency, local, permit));
         }
@@ -784,7 +943,8 @@ fn a_machine_that_is_busy_from_the_first_response_does_not_keep_a_host_from_grow
             local_delay: Some(Duration::from_millis(300)),
             ..Response::new(Signal::Content, FETCHER)
         };
-        let _ = pace.record_response(permit, &response, now.saturating_add(Duration::from_millis(400)));
+        let _ =
+            pace.record_response(permit, &response, now.saturating_add(Duration::from_millis(400)));
         let latency = pace.explain("a.org", now).unwrap().latency;
         assert!(latency.is_some_and(|(_, ratio)| ratio < 1.1), "{latency:?}");
     }
@@ -796,8 +956,8 @@ fn a_quick_host_is_never_slow() {
     assert!(quick[0].1 >= quick[0].0, "{quick:?}");
 }
 
-/// A host that bans for ten minutes and counts over a window that nobody says. A wrong guess of the window costs a ban,
-/// and a window that is too long costs most of the pages.
+/// A host that bans for ten minutes and counts over a window that nobody says. A wrong guess of the
+/// window costs a ban, and a window that is too long costs most of the pages.
 #[test]
 fn the_window_of_a_host_that_bans_is_found_with_two_bans() {
     for window_s in [60, 120, 300, 600] {
@@ -820,15 +980,20 @@ fn the_window_of_a_host_that_bans_is_found_with_two_bans() {
             Signal::Block
         });
         let share = f64::from(good) / (7200.0 * 200.0 / window_s as f64);
-        assert!(bans <= 2 && share >= 0.65, "{window_s} s: {share:.2} of the pages, {bans} bans, {blocks} blocks");
+        assert!(
+            bans <= 2 && share >= 0.65,
+            "{window_s} s: {share:.2} of the pages, {bans} bans, {blocks} blocks"
+        );
     }
 }
 
-/// A host that allows one request per second, or one in two seconds, and says only 429. Its first refusals come after so
-/// few requests that their count looks like a limit of one in ten seconds.
+/// A host that allows one request per second, or one in two seconds, and says only 429. Its first
+/// refusals come after so few requests that their count looks like a limit of one in ten seconds.
 #[test]
 fn a_slow_host_that_answers_429_is_asked_nearly_as_often_as_it_allows() {
-    for (limit, burst, least) in [(1.0, 1.0, 0.7), (1.0, 2.0, 0.7), (0.5, 1.0, 0.35), (0.5, 2.0, 0.35)] {
+    for (limit, burst, least) in
+        [(1.0, 1.0, 0.7), (1.0, 2.0, 0.7), (0.5, 1.0, 0.35), (0.5, 2.0, 0.35)]
+    {
         let mut rates: Vec<f64> = (0..11)
             .map(|seed| {
                 let mut crawl = Crawl::new(PaceSettings { seed, ..PaceSettings::default() });
@@ -850,14 +1015,15 @@ fn a_slow_host_that_answers_429_is_asked_nearly_as_often_as_it_allows() {
     }
 }
 
-/// A firewall says five seconds and means thirty: each trial met the next refusal, since the hold was always what the
-/// host had asked for.
+/// A firewall says five seconds and means thirty: each trial met the next refusal, since the hold
+/// was always what the host had asked for.
 #[test]
 fn a_retry_after_that_is_too_short_is_corrected_by_experience() {
     for (said, meant) in [(5, 30_000), (2, 200_000), (30, 90_000), (60, 61_000)] {
         let mut crawl = Crawl::new(PaceSettings::default());
         let said = Duration::from_secs(said);
-        let limited = Response { retry_after: Some(said), ..Response::new(Signal::Limited, FETCHER) };
+        let limited =
+            Response { retry_after: Some(said), ..Response::new(Signal::Limited, FETCHER) };
         let refused: Vec<u32> = (0..3)
             .map(|_| {
                 crawl.good("a.org", 40);
@@ -877,12 +1043,15 @@ fn a_retry_after_that_is_too_short_is_corrected_by_experience() {
                 }
             })
             .collect();
-        assert!(refused[0] <= 9 && refused[1..].iter().all(|refused| *refused == 0), "{said:?} {meant}: {refused:?}");
+        assert!(
+            refused[0] <= 9 && refused[1..].iter().all(|refused| *refused == 0),
+            "{said:?} {meant}: {refused:?}"
+        );
     }
 }
 
-/// A quota of a hundred in a quarter of an hour was a rate of one in ten seconds, though all of it was free. Later its last
-/// tenth was, and a list of ninety links and robots.txt waited for it.
+/// A quota of a hundred in a quarter of an hour was a rate of one in ten seconds, though all of it
+/// was free. Later its last tenth was, and a list of ninety links and robots.txt waited for it.
 #[test]
 fn a_budget_is_spent_to_its_end_at_the_hosts_own_pace() {
     for (quota, window_s) in [(100.0, 900), (200.0, 3600), (500.0, 86_400)] {
@@ -905,7 +1074,10 @@ fn a_budget_is_spent_to_its_end_at_the_hosts_own_pace() {
                 reset_s: Some(window_s as f64 - (crawl.now - since) as f64 / 1000.0),
             };
             let signal = if used > quota { Signal::Limited } else { Signal::Content };
-            let _ = crawl.respond(permit, Response { policy: Some(policy), ..Response::new(signal, FETCHER) });
+            let _ = crawl.respond(
+                permit,
+                Response { policy: Some(policy), ..Response::new(signal, FETCHER) },
+            );
         }
         assert_eq!(refused, 0, "{quota} in {window_s} s");
         let at = |share: f64| times[(share * quota) as usize - 1];
@@ -920,11 +1092,17 @@ fn a_budget_is_spent_to_its_end_at_the_hosts_own_pace() {
 fn no_more_requests_are_in_flight_than_a_budget_has_left() {
     let mut crawl = Crawl::new(PaceSettings::default());
     let answer = |crawl: &mut Crawl, permit, left: f64| {
-        let policy =
-            RateLimit { quota: Some(100.0), window_s: Some(900.0), remaining: Some(left), reset_s: Some(600.0) };
+        let policy = RateLimit {
+            quota: Some(100.0),
+            window_s: Some(900.0),
+            remaining: Some(left),
+            reset_s: Some(600.0),
+        };
         let latency = Some(Duration::from_secs(2));
-        let _ = crawl
-            .respond(permit, Response { policy: Some(policy), latency, ..Response::new(Signal::Content, FETCHER) });
+        let _ = crawl.respond(
+            permit,
+            Response { policy: Some(policy), latency, ..Response::new(Signal::Content, FETCHER) },
+        );
     };
     for left in [60.0, 50.0, 40.0] {
         let permit = crawl.permit("a.org");
@@ -935,7 +1113,11 @@ fn no_more_requests_are_in_flight_than_a_budget_has_left() {
         answer(&mut crawl, permit, left);
         let out: Vec<Permit> = (0..left as usize).map(|_| crawl.permit("a.org")).collect();
         crawl.now += 10_000;
-        assert_eq!(crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()), Admit::AtCapacity, "{left}");
+        assert_eq!(
+            crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()),
+            Admit::AtCapacity,
+            "{left}"
+        );
         for permit in out {
             answer(&mut crawl, permit, left);
         }
@@ -946,7 +1128,8 @@ fn no_more_requests_are_in_flight_than_a_budget_has_left() {
     let _ = (crawl.permit("a.org"), crawl.permit("a.org"));
 }
 
-/// A host that once asked for too little was held for as long as it had refused then, whatever it asked for later.
+/// A host that once asked for too little was held for as long as it had refused then, whatever it
+/// asked for later.
 #[test]
 fn a_host_that_asks_for_enough_is_believed_again() {
     let mut crawl = Crawl::new(PaceSettings::default());
@@ -954,7 +1137,8 @@ fn a_host_that_asks_for_enough_is_believed_again() {
         retry_after: Some(Duration::from_secs(seconds)),
         ..Response::new(Signal::Limited, FETCHER)
     };
-    // It says `said` seconds and means `meant`. Returns the trials that it refuses, and the time until it serves.
+    // It says `said` seconds and means `meant`. Returns the trials that it refuses, and the time
+    // until it serves.
     let mut closed = |said: u64, meant: i64| {
         crawl.good("a.org", 40);
         let permit = crawl.permit("a.org");
@@ -1007,8 +1191,8 @@ fn bucket(rate: f64, size: f64, seed: u64) -> impl FnMut(i64) -> bool {
     }
 }
 
-/// A bucket that answers 403 refused half of all requests for good: between two refusals it served, and so each refusal
-/// seemed to be one page's.
+/// A bucket that answers 403 refused half of all requests for good: between two refusals it served,
+/// and so each refusal seemed to be one page's.
 #[test]
 fn a_limit_that_blocks_between_good_pages_is_a_limit() {
     for (rate, size, seed) in [(1.0, 5.0, 1), (3.0, 12.0, 2), (1.5, 20.0, 3), (6.0, 30.0, 4)] {
@@ -1055,8 +1239,8 @@ fn a_host_that_blocks_some_pages_and_then_all_is_held() {
     }
 }
 
-/// Refusals that came after ten seconds, or not at all, counted no more than any error: three of them between twenty pages
-/// never made a limit.
+/// Refusals that came after ten seconds, or not at all, counted no more than any error: three of
+/// them between twenty pages never made a limit.
 #[test]
 fn errors_that_keep_the_crawler_waiting_weigh_more() {
     let hits = |latency_ms: u64| {
@@ -1091,10 +1275,13 @@ fn a_host_that_served_and_refuses_everything_is_refusing_for_a_limited_time() {
             let permit = crawl.permit("a.org");
             let since = crawl.pace.refusing_since("a.org", crawl.at());
             let passed_s = begin.map_or(0, |begin: i64| (crawl.now - begin) / 1000);
-            let is_expected = begin.is_some() && patience_s.is_some_and(|patience_s| passed_s <= patience_s);
+            let is_expected =
+                begin.is_some() && patience_s.is_some_and(|patience_s| passed_s <= patience_s);
             assert_eq!(since.is_some(), is_expected, "{signal:?} after {passed_s} s");
             crawl.now += 20;
-            if let ResponseEffect::LimitHit { .. } = crawl.respond(permit, Response::new(signal, FETCHER)) {
+            if let ResponseEffect::LimitHit { .. } =
+                crawl.respond(permit, Response::new(signal, FETCHER))
+            {
                 begin.get_or_insert(crawl.now);
             }
         }
@@ -1119,9 +1306,15 @@ fn what_was_in_flight_at_a_limit_hit_was_refused_by_it() {
         crawl.good("a.org", 40);
         let (first, second) = (crawl.permit("a.org"), crawl.permit("a.org"));
         let effect = crawl.respond(first, Response::new(Signal::Limited, FETCHER));
-        let ResponseEffect::LimitHit { hold_until, .. } = effect else { panic!("a 429 is a limit hit") };
+        let ResponseEffect::LimitHit { hold_until, .. } = effect else {
+            panic!("a 429 is a limit hit")
+        };
         let effect = crawl.respond(second, Response::new(signal, FETCHER));
-        let expected = if is_refused { ResponseEffect::Refused { until: hold_until } } else { ResponseEffect::Nothing };
+        let expected = if is_refused {
+            ResponseEffect::Refused { until: hold_until }
+        } else {
+            ResponseEffect::Nothing
+        };
         assert_eq!(effect, expected, "{signal:?}");
     }
 }
@@ -1149,7 +1342,10 @@ fn changed_settings_hold_at_once_for_hosts_in_use_and_for_new_ones() {
         mode: PaceMode::Fixed,
         initial_rate: rate,
         max_rate: 1000.0,
-        hosts: hosts.iter().map(|(n, r)| ((*n).to_owned(), HostPace { rate: Some(*r), parallel: None })).collect(),
+        hosts: hosts
+            .iter()
+            .map(|(n, r)| ((*n).to_owned(), HostPace { rate: Some(*r), parallel: None }))
+            .collect(),
         ..PaceSettings::default()
     };
     let now = Timestamp::from_millis(1_000_000);
@@ -1162,12 +1358,19 @@ fn changed_settings_hold_at_once_for_hosts_in_use_and_for_new_ones() {
     assert!(gap("a.org", now) > Some(80_000) && gap("b.org", now) > Some(80_000));
     let said = pace.set_settings(fixed(10.0, &[("b.org", 1.0)]), now);
     assert_eq!(said.initial_rate, 10.0);
-    assert!(gap("a.org", now) <= Some(110), "the gap of the old rate is over: {:?}", gap("a.org", now));
+    assert!(
+        gap("a.org", now) <= Some(110),
+        "the gap of the old rate is over: {:?}",
+        gap("a.org", now)
+    );
     assert!((900..=1100).contains(&gap("b.org", now).unwrap()), "{:?}", gap("b.org", now));
     pace.set_settings(fixed(0.01, &[]), now);
     let later = now.saturating_add(std::time::Duration::from_secs(2));
     assert_eq!((gap("a.org", later), gap("c.org", later)), (None, None));
-    assert!(gap("a.org", later) > Some(80_000) && gap("c.org", later) > Some(80_000), "slower again");
+    assert!(
+        gap("a.org", later) > Some(80_000) && gap("c.org", later) > Some(80_000),
+        "slower again"
+    );
 }
 
 #[test]

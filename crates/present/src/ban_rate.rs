@@ -20,9 +20,22 @@ pub struct BanRateJson<'a> {
 }
 
 impl<'a> BanRateJson<'a> {
-    /// Creates the ban rate of `domain` in the last `days` days. Attempts before `complete_since` may be missing.
-    pub fn new(domain: &'a str, days: u32, sum: BanRate, complete_since: Option<Timestamp>) -> Self {
+    /// Creates the ban rate of `domain` in the last `days` days. Attempts before `complete_since`
+    /// may be missing.
+    pub fn new(
+        domain: &'a str,
+        days: u32,
+        sum: BanRate,
+        complete_since: Option<Timestamp>,
+    ) -> Self {
         let complete_since = complete_since.map(TimeJson::from);
-        Self { domain, days, attempts: sum.attempts, banned: sum.banned, rate: sum.rate(), complete_since }
+        Self {
+            domain,
+            days,
+            attempts: sum.attempts,
+            banned: sum.banned,
+            rate: sum.rate(),
+            complete_since,
+        }
     }
 }

@@ -8,7 +8,9 @@ use crate::explanation_text::day;
 use fetchwise::decision::Decision;
 use fetchwise::pace::PaceExplanation;
 use fetchwise::router::Routed;
-use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalView, Selector};
+use fetchwise::selector::{
+    CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalView, Selector,
+};
 
 /// A decision with the evidence and the steps behind it.
 #[derive(Debug, Serialize)]
@@ -50,21 +52,33 @@ pub struct ExplainInput<'a> {
 
 impl<'a> ExplanationJson<'a> {
     /// Creates the explanation of `decision`. `is_available` says which candidates are available.
-    pub fn new(decision: DecisionJson<'a>, asked: ExplainInput<'a>, is_available: impl Fn(&str) -> bool) -> Self {
+    pub fn new(
+        decision: DecisionJson<'a>,
+        asked: ExplainInput<'a>,
+        is_available: impl Fn(&str) -> bool,
+    ) -> Self {
         let ExplainInput { selector, routed, explanation, pace, own } = asked;
         let mut json = Self::evidence(decision, selector, &routed.decision, explanation);
         for candidate in &mut json.candidates {
             candidate.available = Some(is_available(candidate.fetcher));
         }
         if let Some(own) = own {
-            json.steps.iter_mut().zip(&explanation.steps).for_each(|(json, step)| json.split(step, own));
+            json.steps
+                .iter_mut()
+                .zip(&explanation.steps)
+                .for_each(|(json, step)| json.split(step, own));
         }
         json.pace = Some(pace.map(PaceJson::from));
         json
     }
 
-    /// Creates the explanation of the decision that `selector` alone makes about `asked`: the fields that need no program.
-    pub fn of_selector(selector: &'a Selector, asked: &'a str, explanation: &'a Explanation) -> Self {
+    /// Creates the explanation of the decision that `selector` alone makes about `asked`: the
+    /// fields that need no program.
+    pub fn of_selector(
+        selector: &'a Selector,
+        asked: &'a str,
+        explanation: &'a Explanation,
+    ) -> Self {
         let decision = DecisionJson::of_selector(asked, selector, &explanation.decision);
         Self::evidence(decision, selector, &explanation.decision, explanation)
     }
@@ -87,8 +101,12 @@ impl<'a> ExplanationJson<'a> {
             policy: selector.policy_name(),
             heuristics: heuristics.map(HeuristicJson::from).collect(),
             candidates: candidates.map(|c| candidate_json(c, chosen, bounds)).collect(),
-            steps: steps.map(|(at, step)| step_json(step, explanation.deciding == Some(at))).collect(),
-            counterfactuals: counterfactuals.filter_map(|c| counterfactual_json(c, bounds)).collect(),
+            steps: steps
+                .map(|(at, step)| step_json(step, explanation.deciding == Some(at)))
+                .collect(),
+            counterfactuals: counterfactuals
+                .filter_map(|c| counterfactual_json(c, bounds))
+                .collect(),
             pace: None,
             host_showed: explanation.shown.iter().map(tag_json).collect(),
             pause: None,
@@ -118,7 +136,11 @@ struct TagJson<'a> {
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "HostSignalsOfFetcher"))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "HostSignalsOfFetcher")
+)]
 struct TagFetcherJson<'a> {
     fetcher: &'a str,
     success_rate: f64,
@@ -198,7 +220,8 @@ struct StepJson<'a> {
     attempts: u32,
     p_before: f64,
     p_after: f64,
-    /// The parts of `exact_total` from this node's own log and from peers; only for a node of a fleet.
+    /// The parts of `exact_total` from this node's own log and from peers; only for a node of a
+    /// fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     own_total: Option<f64>,
@@ -225,11 +248,16 @@ fn tag_json(view: &HostSignalView) -> TagJson<'_> {
         weight: of.weight,
         turned_at: of.turned_at.map(TimeJson::from),
     });
-    TagJson { tag: &view.tag, vendor: view.is_vendor, last_shown: day(view.last_shown), fetchers: fetchers.collect() }
+    TagJson {
+        tag: &view.tag,
+        vendor: view.is_vendor,
+        last_shown: day(view.last_shown),
+        fetchers: fetchers.collect(),
+    }
 }
 
-/// The upper limit of costs for programs, in pages. A tiny chance of success makes the cost of a page arbitrarily large and
-/// its index arbitrarily small; beyond this limit neither has a meaning.
+/// The upper limit of costs for programs, in pages. A tiny chance of success makes the cost of a
+/// page arbitrarily large and its index arbitrarily small; beyond this limit neither has a meaning.
 const COST_MOST: f64 = 10.0;
 
 /// The limits of costs and indices.
@@ -254,13 +282,15 @@ impl Bounds {
 
 fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<CounterfactualJson<'_>> {
     Some(match of {
-        Counterfactual::WithoutDomain { decision, candidate } => CounterfactualJson::WithoutDomainEvidence {
-            decision: decision.selected().map_or("none", |take| take.source.name()),
-            fetcher: candidate.as_ref().map(|c| c.fetcher.as_str()),
-            p: candidate.as_ref().map(|c| c.success),
-            index: candidate.as_ref().map(|c| bounds.index(c.index)),
-            confidence: candidate.as_ref().map(|c| c.confidence),
-        },
+        Counterfactual::WithoutDomain { decision, candidate } => {
+            CounterfactualJson::WithoutDomainEvidence {
+                decision: decision.selected().map_or("none", |take| take.source.name()),
+                fetcher: candidate.as_ref().map(|c| c.fetcher.as_str()),
+                p: candidate.as_ref().map(|c| c.success),
+                index: candidate.as_ref().map(|c| bounds.index(c.index)),
+                confidence: candidate.as_ref().map(|c| c.confidence),
+            }
+        }
         Counterfactual::CheapestAlternative { candidate, expected_cost, expected_cost_chosen } => {
             CounterfactualJson::CheapestAlternative {
                 fetcher: &candidate.fetcher,
@@ -276,7 +306,11 @@ fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<Counterfac
     })
 }
 
-fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>, bounds: Bounds) -> CandidateJson<'a> {
+fn candidate_json<'a>(
+    c: &'a CandidateView,
+    chosen: Option<&str>,
+    bounds: Bounds,
+) -> CandidateJson<'a> {
     CandidateJson {
         fetcher: &c.fetcher,
         chosen: chosen == Some(&c.fetcher),
@@ -302,7 +336,9 @@ fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>, bounds: Bounds
 
 /// Returns the part of a step's attempts that comes from the node's own log.
 pub fn own_total(step: &EvidenceStep, own: &Explanation) -> f64 {
-    let is_same = |of: &&EvidenceStep| of.kind == step.kind && of.value == step.value && of.fetcher == step.fetcher;
+    let is_same = |of: &&EvidenceStep| {
+        of.kind == step.kind && of.value == step.value && of.fetcher == step.fetcher
+    };
     own.steps.iter().find(is_same).map_or(0.0, |own| own.exact_total)
 }
 
@@ -354,12 +390,26 @@ mod tests {
         let routed = Routed { decision: explanation.decision, arm: Mode::Learning, shadow: None };
         let alone = ExplanationJson::of_selector(&selector, asked, &explanation).value();
         let decision = DecisionJson::new(asked, &selector, selector.router().mode, &routed, None);
-        let input =
-            ExplainInput { selector: &selector, routed: &routed, explanation: &explanation, pace: None, own: None };
+        let input = ExplainInput {
+            selector: &selector,
+            routed: &routed,
+            explanation: &explanation,
+            pace: None,
+            own: None,
+        };
         let program = ExplanationJson::new(decision, input, |_| true).value();
-        let added = BTreeSet::from(["mode", "pace", "shadow_fetcher", "unavailable_fetcher", "unavailable_reason"]);
+        let added = BTreeSet::from([
+            "mode",
+            "pace",
+            "shadow_fetcher",
+            "unavailable_fetcher",
+            "unavailable_reason",
+        ]);
         assert_eq!(&names(&program) - &names(&alone), added);
-        assert_eq!(&names(&program["candidates"][0]) - &names(&alone["candidates"][0]), BTreeSet::from(["available"]));
+        assert_eq!(
+            &names(&program["candidates"][0]) - &names(&alone["candidates"][0]),
+            BTreeSet::from(["available"])
+        );
         for name in names(&alone).into_iter().filter(|name| *name != "candidates") {
             assert_eq!(program[name], alone[name], "{name}");
         }

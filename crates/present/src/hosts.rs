@@ -23,7 +23,12 @@ pub struct HostJson<'a> {
 
 impl<'a> HostJson<'a> {
     /// Creates the JSON of `host` at `now`.
-    pub fn new(host: &'a str, paused: Option<&PausedHost>, pace: Option<&PaceExplanation>, now: Timestamp) -> Self {
+    pub fn new(
+        host: &'a str,
+        paused: Option<&PausedHost>,
+        pace: Option<&PaceExplanation>,
+        now: Timestamp,
+    ) -> Self {
         Self {
             host,
             paused_until: paused.map(|of| TimeJson::of_process(of.paused_until)),
@@ -53,7 +58,12 @@ pub struct UnpausedJson<'a> {
 
 impl<'a> UnpausedJson<'a> {
     /// Creates the result for a host or a link. `was_paused_until` is RFC 3339.
-    pub fn new(host: Option<&'a str>, link: Option<&'a str>, unpaused: bool, was_paused_until: Option<String>) -> Self {
+    pub fn new(
+        host: Option<&'a str>,
+        link: Option<&'a str>,
+        unpaused: bool,
+        was_paused_until: Option<String>,
+    ) -> Self {
         Self { host, link, unpaused, was_paused_until }
     }
 }

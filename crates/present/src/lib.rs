@@ -1,5 +1,5 @@
-//! The results of fetchwise as JSON for programs, one type per kind of result, and parts of them in words for people. The commands'
-//! `--json`, HTTP, Python and Node share them.
+//! The results of fetchwise as JSON for programs, one type per kind of result, and parts of them in
+//! words for people. The commands' `--json`, HTTP, Python and Node share them.
 //!
 //! Owns: the names of fields.
 //!

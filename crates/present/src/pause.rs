@@ -22,7 +22,8 @@ impl PauseCause {
     /// Creates the cause from the attempt.
     pub fn new(attempt: &Attempt) -> Self {
         let error_type = attempt.error_type.as_ref().map(ErrorType::name);
-        let status = attempt.http_status.map_or_else(String::new, |status| format!(", status {status},"));
+        let status =
+            attempt.http_status.map_or_else(String::new, |status| format!(", status {status},"));
         Self {
             error_type: error_type.map(str::to_owned),
             http_status: attempt.http_status,
@@ -56,12 +57,24 @@ pub struct PauseJson {
 impl PauseJson {
     /// Creates the pause of a host, which is number `times` in a row.
     pub fn of_host(name: &str, until: Timestamp, times: u8, cause: Option<PauseCause>) -> Self {
-        Self { scope: "host", name: name.to_owned(), until: TimeJson::of_process(until), times, cause }
+        Self {
+            scope: "host",
+            name: name.to_owned(),
+            until: TimeJson::of_process(until),
+            times,
+            cause,
+        }
     }
 
     /// Creates the pause of a link after this number of failed fetches in a row.
     pub fn of_link(name: &str, until: Timestamp, times: u8, cause: Option<PauseCause>) -> Self {
-        Self { scope: "link", name: name.to_owned(), until: TimeJson::of_process(until), times, cause }
+        Self {
+            scope: "link",
+            name: name.to_owned(),
+            until: TimeJson::of_process(until),
+            times,
+            cause,
+        }
     }
 
     /// Returns what is paused, after which attempt and how often, in words.
@@ -75,7 +88,11 @@ impl PauseJson {
             ("host", times) => format!(", pause {times} in a row"),
             (_, times) => format!(", failed fetch {times} in a row"),
         };
-        let what = if self.scope == "host" { format!("the host {}", self.name) } else { "this link".to_owned() };
+        let what = if self.scope == "host" {
+            format!("the host {}", self.name)
+        } else {
+            "this link".to_owned()
+        };
         format!("{what} is paused: {cause}{times}")
     }
 }

@@ -56,8 +56,8 @@ pub struct ForgetReportJson<'a> {
     in_snapshot: bool,
     /// Whether the other nodes were notified; only for a domain in a fleet.
     fleet_notified: bool,
-    /// The number of attempts removed from the directory's `peers/`, and of nodes whose older evidence of the domain
-    /// was removed; only if the directory has one.
+    /// The number of attempts removed from the directory's `peers/`, and of nodes whose older
+    /// evidence of the domain was removed; only if the directory has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     peer_attempts: Option<u64>,
@@ -67,7 +67,8 @@ pub struct ForgetReportJson<'a> {
 }
 
 impl<'a> ForgetReportJson<'a> {
-    /// Creates the result for `target`; `fleet_notified` says whether the other nodes were notified.
+    /// Creates the result for `target`; `fleet_notified` says whether the other nodes were
+    /// notified.
     pub fn new(target: &'a TombstoneTarget, forgot: &ForgetReport, fleet_notified: bool) -> Self {
         let (domain, link) = match target {
             TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),
@@ -75,10 +76,20 @@ impl<'a> ForgetReportJson<'a> {
         };
         let ForgetReport { attempts, states, in_snapshot, .. } = *forgot;
         let (peer_attempts, peer_snapshot_nodes) = (None, None);
-        Self { domain, link, attempts, states, in_snapshot, fleet_notified, peer_attempts, peer_snapshot_nodes }
+        Self {
+            domain,
+            link,
+            attempts,
+            states,
+            in_snapshot,
+            fleet_notified,
+            peer_attempts,
+            peer_snapshot_nodes,
+        }
     }
 
-    /// Adds what was received from peers: single attempts, and nodes whose records were present as evidence only.
+    /// Adds what was received from peers: single attempts, and nodes whose records were present as
+    /// evidence only.
     #[must_use]
     pub fn with_peers(self, attempts: u64, nodes: u64) -> Self {
         Self { peer_attempts: Some(attempts), peer_snapshot_nodes: Some(nodes), ..self }

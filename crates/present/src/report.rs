@@ -19,7 +19,8 @@ pub struct InputPlace {
     pub line: Option<u64>,
     /// The position among the arguments.
     pub position: Option<u64>,
-    /// The position in a work queue, and whether another result of the link may have been written before.
+    /// The position in a work queue, and whether another result of the link may have been written
+    /// before.
     pub queue: Option<(u64, bool)>,
 }
 
@@ -56,7 +57,8 @@ pub struct ReportJson<'a> {
     /// Whether the page is the one of an earlier crawl.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     not_modified: bool,
-    /// The record of the body in an archive, and the byte at which it begins; absent without an archive.
+    /// The record of the body in an archive, and the byte at which it begins; absent without an
+    /// archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,7 +121,11 @@ impl<'a> ReportJson<'a> {
             price: report.price.as_deref(),
             offers: &report.offers,
             served_by: report.provenance.as_ref().map(|provenance| &*provenance.by),
-            archived_at: report.provenance.as_ref().and_then(|provenance| provenance.captured).map(rfc3339::format),
+            archived_at: report
+                .provenance
+                .as_ref()
+                .and_then(|provenance| provenance.captured)
+                .map(rfc3339::format),
             queue_position: place.queue.map(|(seq, _)| seq),
             redelivered: place.queue.map(|(_, is_redelivered)| is_redelivered),
         }
@@ -132,7 +138,8 @@ impl<'a> ReportJson<'a> {
     }
 }
 
-/// Returns the URL as given, without user and password, and shortened if it exceeds the limit for URLs.
+/// Returns the URL as given, without user and password, and shortened if it exceeds the limit for
+/// URLs.
 pub fn shown_url(report: &Report) -> Cow<'_, str> {
     let url = without_user(&report.url);
     if url.len() > MAX_URL_BYTES { Cow::Owned(shorten(&url)) } else { url }

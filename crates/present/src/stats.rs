@@ -27,7 +27,8 @@ pub struct StatsJson<'a> {
     cost: f64,
     /// The cost of a delivered page, in plain requests.
     cost_per_page: Option<f64>,
-    /// The cost of a request by the cheapest browser for each delivered page; null without a browser or a page.
+    /// The cost of a request by the cheapest browser for each delivered page; null without a
+    /// browser or a page.
     pub browser_only_cost: Option<f64>,
     /// The share of `browser_only_cost` that was not spent; negative if more was spent.
     pub saved: Option<f64>,
@@ -36,8 +37,8 @@ pub struct StatsJson<'a> {
 }
 
 impl<'a> StatsJson<'a> {
-    /// Creates the row called `key`, whose newest page `fetcher` delivered. `browser` is the cost of a request by a
-    /// browser.
+    /// Creates the row called `key`, whose newest page `fetcher` delivered. `browser` is the cost
+    /// of a request by a browser.
     pub fn new(key: &'a str, row: &Row, browser: Option<f64>, fetcher: Option<&'a str>) -> Self {
         let browser_only_cost = browser.and_then(|request| row.cost_with(request));
         Self {
@@ -57,7 +58,9 @@ impl<'a> StatsJson<'a> {
             cost: row.cost,
             cost_per_page: row.cost_per_page(),
             browser_only_cost,
-            saved: browser_only_cost.filter(|cost| *cost > 0.0).map(|cost| (cost - row.cost) / cost),
+            saved: browser_only_cost
+                .filter(|cost| *cost > 0.0)
+                .map(|cost| (cost - row.cost) / cost),
             fetcher,
         }
     }

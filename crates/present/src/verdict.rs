@@ -1,5 +1,8 @@
 //! The JSON of a verdict: blocked, application shell, empty, or content.
-#![allow(missing_docs, reason = "the fields are those that docs/reference/command-line.md describes")]
+#![allow(
+    missing_docs,
+    reason = "the fields are those that docs/reference/command-line.md describes"
+)]
 
 use std::path::PathBuf;
 
@@ -19,7 +22,8 @@ use fetchwise::response::{Header, Page};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Verdict"))]
 pub struct VerdictJson {
     pub url: Option<String>,
-    /// The file of the body, in the output of the command; null for a body that is not from a batch.
+    /// The file of the body, in the output of the command; null for a body that is not from a
+    /// batch.
     pub body_path: Option<PathBuf>,
     pub status: u16,
     pub is_blocked: bool,
@@ -106,7 +110,9 @@ pub fn headers(value: Value) -> Option<Vec<Header>> {
         Value::Array(pairs) => {
             for pair in pairs {
                 let Value::Array(pair) = pair else { return None };
-                let [Value::String(name), value] = <[Value; 2]>::try_from(pair).ok()? else { return None };
+                let [Value::String(name), value] = <[Value; 2]>::try_from(pair).ok()? else {
+                    return None;
+                };
                 add(name, value)?;
             }
         }
@@ -117,7 +123,12 @@ pub fn headers(value: Value) -> Option<Vec<Header>> {
 
 impl VerdictJson {
     /// Creates the verdict of `detector` on `page`.
-    pub fn read(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scratch) -> Self {
+    pub fn read(
+        detector: &Detector,
+        page: &Page<'_>,
+        explain: bool,
+        scratch: &mut Scratch,
+    ) -> Self {
         let (verdict, matches, cues) = match explain {
             true => {
                 let explained = detector.explain(page, scratch);
@@ -133,8 +144,16 @@ impl VerdictJson {
         detect::heuristics(page, &verdict, &mut heuristics);
         let counts = verdict.outcome(page).counts_as(&FetcherSpec::by_name(PROBE_FETCHER));
         let owned = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
-        let Verdict { is_blocked, block_type, has_spa, is_empty, has_paywall, high_script_ratio, text_chars, .. } =
-            verdict;
+        let Verdict {
+            is_blocked,
+            block_type,
+            has_spa,
+            is_empty,
+            has_paywall,
+            high_script_ratio,
+            text_chars,
+            ..
+        } = verdict;
         Self {
             url: page.url.map(|url| without_user(url).into_owned()),
             body_path: None,

@@ -22,9 +22,11 @@ pub struct VisitEndJson<'a> {
     status: Option<u16>,
     is_banned: bool,
     requests: u32,
-    /// Whether the last attempt was the trial of a host that refuses everything, which says nothing of the link.
+    /// Whether the last attempt was the trial of a host that refuses everything, which says nothing
+    /// of the link.
     was_trial: bool,
-    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in.
+    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product
+    /// before its log-in.
     default_page: bool,
     error: Option<&'a str>,
     /// The price that a 402 named; absent otherwise.

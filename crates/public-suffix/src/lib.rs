@@ -1,8 +1,8 @@
-//! What one party can get: the registrable domain of a name, by Mozilla's Public Suffix List, and the network of an
-//! address.
+//! What one party can get: the registrable domain of a name, by Mozilla's Public Suffix List, and
+//! the network of an address.
 //!
-//! Owns: the list as data. The crate `psl` has it as thousands of functions, which take longer to compile than most of
-//! fetchwise.
+//! Owns: the list as data. The crate `psl` has it as thousands of functions, which take longer to
+//! compile than most of fetchwise.
 //!
 //! Must not know: URLs, and which names are addresses.
 #![cfg_attr(not(test), doc = include_str!("../README.md"))]
@@ -13,8 +13,8 @@ use std::net::IpAddr;
 
 use rules::{Section, suffix};
 
-/// Returns the registrable domain of a name: a public suffix and one label more. `None` if the name is a public suffix
-/// or empty. A trailing dot is dropped. Case matters: the list is in lower case.
+/// Returns the registrable domain of a name: a public suffix and one label more. `None` if the name
+/// is a public suffix or empty. A trailing dot is dropped. Case matters: the list is in lower case.
 ///
 /// ```
 /// use fetchwise_public_suffix::registrable_domain;
@@ -27,16 +27,17 @@ pub fn registrable_domain(name: &str) -> Option<&str> {
     with_one_label_more(name, suffix(name).begin)
 }
 
-/// Returns the suffix that starts at `begin`, with the label before it. `None` if no label stands there.
+/// Returns the suffix that starts at `begin`, with the label before it. `None` if no label stands
+/// there.
 fn with_one_label_more(name: &str, begin: usize) -> Option<&str> {
     let own = name.get(..begin)?.strip_suffix('.')?;
     let label = own.rfind('.').map_or(0, |dot| dot + 1);
     name.get(label..).filter(|domain| !domain.starts_with('.'))
 }
 
-/// Returns the part of a name that somebody has registered with a registry: a suffix of the list's ICANN section and one
-/// label more. Names that a service gives out below its own domain, such as those below `github.io`, share it. `None` and
-/// the rest as with [`registrable_domain`].
+/// Returns the part of a name that somebody has registered with a registry: a suffix of the list's
+/// ICANN section and one label more. Names that a service gives out below its own domain, such as
+/// those below `github.io`, share it. `None` and the rest as with [`registrable_domain`].
 ///
 /// ```
 /// use fetchwise_public_suffix::{registered_domain, registrable_domain};
@@ -58,7 +59,8 @@ pub fn registered_domain(name: &str) -> Option<&str> {
     with_one_label_more(name, found.begin)
 }
 
-/// Returns the network of an address, which one party usually has as a whole: its first 24 bits (IPv4) or 48 (IPv6).
+/// Returns the network of an address, which one party usually has as a whole: its first 24 bits
+/// (IPv4) or 48 (IPv6).
 ///
 /// ```
 /// use fetchwise_public_suffix::network_of;

@@ -1,7 +1,8 @@
 //! The rules of the Public Suffix List, and the longest one that a name matches.
 //!
-//! Owns: the compiled-in list and its table. Invariants: a name costs one look-up for each of its labels that the list
-//! knows, and one more; its bytes are read once, from the end. Must not know: what is registered below a suffix.
+//! Owns: the compiled-in list and its table. Invariants: a name costs one look-up for each of its
+//! labels that the list knows, and one more; its bytes are read once, from the end. Must not know:
+//! what is registered below a suffix.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -26,16 +27,16 @@ pub(crate) enum Section {
     Private,
 }
 
-/// The suffix of a name: where it begins, and the section of its rule. A name that no rule matches ends in its last
-/// label.
+/// The suffix of a name: where it begins, and the section of its rule. A name that no rule matches
+/// ends in its last label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Suffix {
     pub(crate) begin: usize,
     pub(crate) section: Option<Section>,
 }
 
-/// The rules by the hash of their name; the name tells a hit from another name with the same hash. The table is built at
-/// the first use, in about a millisecond.
+/// The rules by the hash of their name; the name tells a hit from another name with the same hash.
+/// The table is built at the first use, in about a millisecond.
 type Table = HashMap<u64, (&'static str, Rules), BuildHasherDefault<Hashed>>;
 
 static RULES: LazyLock<Table> = LazyLock::new(|| {

@@ -1,4 +1,5 @@
-//! A server within a program of one's own: the same API as `fetchwise serve`, with a selector that this program has put together.
+//! A server within a program of one's own: the same API as `fetchwise serve`, with a selector that
+//! this program has put together.
 //!
 //!     cargo run --release -p fetchwise-serve --example embed -- 127.0.0.1:7117 data
 
@@ -21,7 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let now = Timestamp::now();
-        let (journal, _) = Journal::open(Path::new(&dir), JournalOptions::default().on_full(OnFull::Error))?;
+        let (journal, _) =
+            Journal::open(Path::new(&dir), JournalOptions::default().on_full(OnFull::Error))?;
         let journal = Arc::new(journal);
         let pace = Pace::new(PaceSettings::default()).with_store(Box::new(Arc::clone(&journal)));
         let selector = Selector::builder()
@@ -36,7 +38,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             registered: Vec::new(),
             journal,
             detector: Arc::new(Detector::new()),
-            classifier: Arc::new(Detector::new().with_options(DetectorOptions::default().counting_all())),
+            classifier: Arc::new(
+                Detector::new().with_options(DetectorOptions::default().counting_all()),
+            ),
             unavailable: Vec::new(),
             tokens: Tokens::default(),
             options: Options::default(),

@@ -1,7 +1,7 @@
 //! The dashboard's files, compiled into the program and served to browsers.
 //!
-//! Invariant: a browser runs only scripts of this server and sends requests only to it; no markup is made from text.
-//! `dashboard/` has the files.
+//! Invariant: a browser runs only scripts of this server and sends requests only to it; no markup
+//! is made from text. `dashboard/` has the files.
 //!
 //! Must not know: what they show.
 
@@ -12,8 +12,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The content security policy of the page. Scripts, styles and requests stay on this server, strings never become
-/// markup, and no other page can frame this one.
+/// The content security policy of the page. Scripts, styles and requests stay on this server,
+/// strings never become markup, and no other page can frame this one.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
@@ -59,17 +59,20 @@ static FILES: [File; 20] = files![
 ];
 
 /// The entity tags of the files, in the order of [`FILES`].
-static TAGS: LazyLock<Vec<String>> =
-    LazyLock::new(|| FILES.iter().map(|file| format!("\"{:032x}\"", xxh3_128(file.bytes))).collect());
+static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    FILES.iter().map(|file| format!("\"{:032x}\"", xxh3_128(file.bytes))).collect()
+});
 
 /// The page itself.
 pub(crate) const PAGE: &str = "index.html";
 
-/// Returns the file called `name`, or "not modified" if the client has it; none if there is no such file.
+/// Returns the file called `name`, or "not modified" if the client has it; none if there is no such
+/// file.
 pub(crate) fn answer(name: &str, headers: &HeaderMap) -> Option<Response> {
     let place = FILES.iter().position(|file| file.name == name)?;
     let (file, tag) = (&FILES[place], &TAGS[place]);
-    let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let known =
+        headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let has_it = known.flat_map(|value| value.split(',')).any(|one| {
         let one = one.trim();
         one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag
@@ -82,9 +85,11 @@ pub(crate) fn answer(name: &str, headers: &HeaderMap) -> Option<Response> {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let of = response.headers_mut();
-    let mut set = |name: HeaderName, value: &'static str| of.insert(name, HeaderValue::from_static(value));
+    let mut set =
+        |name: HeaderName, value: &'static str| of.insert(name, HeaderValue::from_static(value));
     set(header::CONTENT_TYPE, file.kind);
-    // The browser revalidates each time, so it sees a new release immediately. The usual response is "not modified".
+    // The browser revalidates each time, so it sees a new release immediately. The usual response
+    // is "not modified".
     set(header::CACHE_CONTROL, "no-cache");
     set(header::CONTENT_SECURITY_POLICY, POLICY);
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
@@ -155,16 +160,25 @@ mod tests {
             }
             if file.kind == HTML {
                 assert!(
-                    !text.contains("<style") && text.matches("<script").count() == text.matches("<script src=").count()
+                    !text.contains("<style")
+                        && text.matches("<script").count() == text.matches("<script src=").count()
                 );
             }
             if !file.name.starts_with("vendor/") {
-                let foreign =
-                    text.split("http").skip(1).filter(|rest| rest.starts_with("://") || rest.starts_with("s://"));
+                let foreign = text
+                    .split("http")
+                    .skip(1)
+                    .filter(|rest| rest.starts_with("://") || rest.starts_with("s://"));
                 for rest in foreign {
-                    // The name of an XML namespace, an example, and the URL of a domain's front page.
-                    let is_no_request = ["://www.w3.org/2000/svg", "s://example.org/", "s://${this.name}/"];
-                    assert!(is_no_request.iter().any(|known| rest.starts_with(known)), "{}: http{rest:.60}", file.name);
+                    // The name of an XML namespace, an example, and the URL of a domain's front
+                    // page.
+                    let is_no_request =
+                        ["://www.w3.org/2000/svg", "s://example.org/", "s://${this.name}/"];
+                    assert!(
+                        is_no_request.iter().any(|known| rest.starts_with(known)),
+                        "{}: http{rest:.60}",
+                        file.name
+                    );
                 }
             }
         }
@@ -178,7 +192,10 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::IF_NONE_MATCH, tag.clone());
         let again = answer("app.js", &headers).unwrap();
-        assert_eq!((again.status(), &again.headers()[header::ETAG]), (StatusCode::NOT_MODIFIED, &tag));
+        assert_eq!(
+            (again.status(), &again.headers()[header::ETAG]),
+            (StatusCode::NOT_MODIFIED, &tag)
+        );
         headers.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"other\", W/\"another\""));
         assert_eq!(answer("app.js", &headers).unwrap().status(), StatusCode::OK);
         for name in ["", "../assets.rs", "vendor", "no.js", "INDEX.HTML"] {

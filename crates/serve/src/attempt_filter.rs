@@ -1,4 +1,5 @@
-//! Filters of attempts as text, for the command line and the HTTP API: points in time, and outcomes.
+//! Filters of attempts as text, for the command line and the HTTP API: points in time, and
+//! outcomes.
 //!
 //! Must not know: where the text comes from, and what it filters.
 
@@ -35,7 +36,8 @@ impl TimeArg {
     }
 }
 
-/// Parses `2026-01-31T12:00:00Z`, `2026-01-31` (its beginning in UTC), or an age: `90m`, `2h`, `7d`.
+/// Parses `2026-01-31T12:00:00Z`, `2026-01-31` (its beginning in UTC), or an age: `90m`, `2h`,
+/// `7d`.
 ///
 /// # Errors
 /// A sentence with the valid forms.
@@ -63,7 +65,11 @@ pub fn parse_outcome(text: &str) -> Result<OutcomeFilter, String> {
         "content" | "delivered" | "success" => OutcomeFilter::Content,
         "failed" => OutcomeFilter::Failed,
         "blocked" => OutcomeFilter::Blocked,
-        "" => return Err("expected content, failed, blocked, or an error type such as timeout".to_owned()),
+        "" => {
+            return Err(
+                "expected content, failed, blocked, or an error type such as timeout".to_owned()
+            );
+        }
         name => OutcomeFilter::Error(name.to_owned()),
     })
 }

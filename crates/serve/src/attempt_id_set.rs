@@ -1,8 +1,9 @@
-//! The set of the ids of all attempts in the log, with what each says: sixteen bytes per attempt. A repeated attempt is
-//! recorded once, and another attempt with a known id is noticed.
+//! The set of the ids of all attempts in the log, with what each says: sixteen bytes per attempt. A
+//! repeated attempt is recorded once, and another attempt with a known id is noticed.
 //!
-//! The set keeps a 64-bit hash of each id with a secret seed. Among ten million ids, two collide with a chance of one
-//! in four hundred thousand. Clients do not know the seed and cannot construct collisions.
+//! The set keeps a 64-bit hash of each id with a secret seed. Among ten million ids, two collide
+//! with a chance of one in four hundred thousand. Clients do not know the seed and cannot construct
+//! collisions.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -36,7 +37,12 @@ impl AttemptIdSet {
     /// Returns what the attempt with this id says, if it is known.
     pub(crate) fn get(&self, id: Uuid) -> Option<AttemptContent> {
         let hash = self.hash(id);
-        let old = || self.old.binary_search_by_key(&hash, |(hash, _)| *hash).ok().map(|place| self.old[place].1);
+        let old = || {
+            self.old
+                .binary_search_by_key(&hash, |(hash, _)| *hash)
+                .ok()
+                .map(|place| self.old[place].1)
+        };
         self.new.get(&hash).copied().or_else(old)
     }
 
@@ -107,7 +113,8 @@ mod tests {
     fn old_and_new_ids_are_known_with_what_they_say_and_others_are_not() {
         let url = url::Url::parse("https://example.org/").unwrap();
         let content = |at: i64| {
-            let attempt = Attempt::new(&url, "mine", Timestamp::from_millis(at * 1_000_000_000)).unwrap();
+            let attempt =
+                Attempt::new(&url, "mine", Timestamp::from_millis(at * 1_000_000_000)).unwrap();
             AttemptContent::of(&attempt).unwrap()
         };
         let mut ids = AttemptIdSet::new(7);

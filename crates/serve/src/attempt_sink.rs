@@ -1,10 +1,10 @@
 //! The attempt store: the selector's sink, with the ids and figures of the attempts in the log.
 //!
-//! Owns: the path of an attempt into the log. [`AttemptStore`] forwards to the journal and counts what the journal
-//! accepted.
+//! Owns: the path of an attempt into the log. [`AttemptStore`] forwards to the journal and counts
+//! what the journal accepted.
 //!
-//! Invariant: each record in the log is counted once. A scan counts the records before it, and the sink counts the
-//! records after it.
+//! Invariant: each record in the log is counted once. A scan counts the records before it, and the
+//! sink counts the records after it.
 //!
 //! Must not know: HTTP.
 
@@ -132,16 +132,17 @@ impl AttemptStore {
         &self.journal
     }
 
-    /// Returns the end of the records that a scan has to count: every record before this position and none from it on.
-    /// Nothing may be recorded between this call and the scan.
+    /// Returns the end of the records that a scan has to count: every record before this position
+    /// and none from it on. Nothing may be recorded between this call and the scan.
     pub(crate) fn end(&self) -> Result<u64, JournalError> {
-        // After this wait, the system has all accepted records: they are readable, and their numbers are known.
+        // After this wait, the system has all accepted records: they are readable, and their
+        // numbers are known.
         let _ = self.journal.settled().wait();
         Ok(self.journal.metrics().written_seq + 1)
     }
 
-    /// Scans the log up to the position `end` and counts its records. Takes as long as reading the log, so no thread
-    /// that serves requests may call it.
+    /// Scans the log up to the position `end` and counts its records. Takes as long as reading the
+    /// log, so no thread that serves requests may call it.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -150,7 +151,8 @@ impl AttemptStore {
         let dir = &self.dir;
         let mut found = lock(&self.counts).ids.begin_scan();
         journal::attempt_contents(dir, |id, content| found.add(id, content))?;
-        let (mut figures, mut series, now) = (blank(&lock(&self.specs)), Series::default(), self.clock.date());
+        let (mut figures, mut series, now) =
+            (blank(&lock(&self.specs)), Series::default(), self.clock.date());
         journal::replay(dir, |seq, entry| {
             if seq < end
                 && let Entry::Attempt(attempt) = entry
@@ -186,7 +188,8 @@ impl AttemptStore {
         self.last_scan.send_replace(number);
     }
 
-    /// Writes a tombstone, after which the log needs another scan. Returns the position up to which that scan counts.
+    /// Writes a tombstone, after which the log needs another scan. Returns the position up to which
+    /// that scan counts.
     ///
     /// # Errors
     /// If the journal rejects it.
@@ -209,12 +212,16 @@ impl AttemptStore {
     pub(crate) fn set_costs<'s>(&self, changed: impl Iterator<Item = &'s FetcherSpec>) {
         let mut specs = lock(&self.specs);
         for spec in changed {
-            specs.iter_mut().filter(|known| known.name == spec.name).for_each(|known| *known = spec.clone());
+            specs
+                .iter_mut()
+                .filter(|known| known.name == spec.name)
+                .for_each(|known| *known = spec.clone());
         }
     }
 
-    /// Clears the figures, because the log has dropped old attempts; it then needs another scan. Returns the position
-    /// up to which that scan counts. Blocks recording for some milliseconds, until the journal has written its queue.
+    /// Clears the figures, because the log has dropped old attempts; it then needs another scan.
+    /// Returns the position up to which that scan counts. Blocks recording for some milliseconds,
+    /// until the journal has written its queue.
     ///
     /// # Errors
     /// If the journal does not report its end.
@@ -237,7 +244,8 @@ impl AttemptStore {
         counts.series.observe(attempt, self.clock.date());
     }
 
-    /// Clears the figures of a followed log, because something was forgotten; it then needs another scan.
+    /// Clears the figures of a followed log, because something was forgotten; it then needs another
+    /// scan.
     pub(crate) fn restart(&self) {
         let mut counts = lock(&self.counts);
         counts.figures = blank(&lock(&self.specs));
@@ -251,8 +259,11 @@ impl AttemptStore {
     /// If no scan will complete.
     pub(crate) async fn scanned(&self) -> Result<(), ScanFailed> {
         let mut last_scan = self.last_scan.subscribe();
-        let done =
-            last_scan.wait_for(|done| *done == u64::MAX || *done >= self.current_scan.load(Ordering::Acquire)).await;
+        let done = last_scan
+            .wait_for(|done| {
+                *done == u64::MAX || *done >= self.current_scan.load(Ordering::Acquire)
+            })
+            .await;
         match done {
             Ok(done) if *done != u64::MAX => Ok(()),
             _ => Err(ScanFailed),
@@ -289,12 +300,14 @@ impl AttemptStore {
 
     /// Calls `f` with the figures per domain and over time; as [`with_series`](Self::with_series).
     pub(crate) fn with_domains<T>(&self, f: impl FnOnce(&Stats, &Series) -> T) -> T {
-        let place = GROUPINGS.iter().position(|grouping| *grouping == By::Domain).unwrap_or_default();
+        let place =
+            GROUPINGS.iter().position(|grouping| *grouping == By::Domain).unwrap_or_default();
         let counts = lock(&self.counts);
         f(&counts.figures[place], &counts.series)
     }
 
-    /// Returns what the attempt with this id says, if it is in the log. Callers wait for [`scanned`](Self::scanned) first.
+    /// Returns what the attempt with this id says, if it is in the log. Callers wait for
+    /// [`scanned`](Self::scanned) first.
     pub(crate) fn known(&self, id: Uuid) -> Option<AttemptContent> {
         lock(&self.counts).ids.get(id)
     }

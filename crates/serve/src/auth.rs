@@ -1,7 +1,7 @@
 //! Admission of requests: tokens, the host that the browser addressed, and rates.
 //!
-//! Invariant: a request to a protected path passes only with one of the server's tokens. A request is refused before
-//! its body is read.
+//! Invariant: a request to a protected path passes only with one of the server's tokens. A request
+//! is refused before its body is read.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,8 @@ use super::request_origin;
 use super::token::Tokens;
 use fetchwise::SweepTrigger;
 
-/// Paths that need no token. Health reveals no data, and the dashboard's page asks its visitor for a token.
+/// Paths that need no token. Health reveals no data, and the dashboard's page asks its visitor for
+/// a token.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 /// The path of the dashboard's files.
 const ASSETS: &str = "/assets/";
@@ -73,8 +74,8 @@ impl Auth {
     /// Admits a request and returns its client.
     ///
     /// # Errors
-    /// 400 with several hosts, 401 without a known token, 403 from a page of another origin, 421 if the request line
-    /// names another host, 429 above the rate, 431 with a head that is too long.
+    /// 400 with several hosts, 401 without a known token, 403 from a page of another origin, 421 if
+    /// the request line names another host, 429 above the rate, 431 with a head that is too long.
     pub(crate) fn admit(&self, parts: &Parts, from: IpAddr) -> Result<Client, Problem> {
         let path = parts.uri.path();
         let is_open = is_open(path);
@@ -100,8 +101,8 @@ impl Auth {
         Ok(client)
     }
 
-    /// Checks host and origin. Any page in the operator's browser can send requests to loopback, but it cannot forge
-    /// its origin or the host name that it used.
+    /// Checks host and origin. Any page in the operator's browser can send requests to loopback,
+    /// but it cannot forge its origin or the host name that it used.
     fn is_ours(&self, parts: &Parts, authority: Option<&Authority>) -> Result<(), Problem> {
         let foreign = |what: &str| {
             let words = format!(
@@ -111,7 +112,9 @@ impl Auth {
             Err(Problem::new(StatusCode::FORBIDDEN, "foreign_host", words))
         };
         match authority {
-            Some(authority) if !self.is_own(authority.host()) => foreign("the host is not this server's"),
+            Some(authority) if !self.is_own(authority.host()) => {
+                foreign("the host is not this server's")
+            }
             Some(authority) if request_origin::is_foreign_page(parts, authority) => {
                 foreign("the request comes from a page of another origin")
             }
@@ -134,7 +137,11 @@ impl Auth {
         }
         limiter.check_key(&client).map_err(|until| {
             let wait = until.wait_time_from(DefaultClock::default().now());
-            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", "too many requests per second");
+            let problem = Problem::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "rate_limited",
+                "too many requests per second",
+            );
             problem.retry_after(wait.as_secs().max(1))
         })
     }
@@ -168,9 +175,16 @@ mod tests {
         let auth = Auth::new(Tokens::from_text("one two").unwrap(), &Options::default());
         assert_eq!(ask(&auth, "/v1/stats", &[]), Err(StatusCode::UNAUTHORIZED));
         for wrong in ["Bearer three", "Bearer ", "bearer one two", "Basic one", "one"] {
-            assert_eq!(ask(&auth, "/v1/stats", &[("authorization", wrong)]), Err(StatusCode::UNAUTHORIZED), "{wrong}");
+            assert_eq!(
+                ask(&auth, "/v1/stats", &[("authorization", wrong)]),
+                Err(StatusCode::UNAUTHORIZED),
+                "{wrong}"
+            );
         }
-        assert_eq!(ask(&auth, "/v1/stats", &[("authorization", "bearer two")]), Ok(Client::Token(1)));
+        assert_eq!(
+            ask(&auth, "/v1/stats", &[("authorization", "bearer two")]),
+            Ok(Client::Token(1))
+        );
         for open in OPEN {
             assert_eq!(ask(&auth, open, &[]), Ok(Client::Address(HERE)));
         }
@@ -178,41 +192,83 @@ mod tests {
 
     #[test]
     fn without_tokens_only_pages_of_this_server_are_admitted() {
-        let auth = Auth::new(Tokens::default(), &Options { hosts: vec!["Crawl.lan".into()], ..Options::default() });
+        let auth = Auth::new(
+            Tokens::default(),
+            &Options { hosts: vec!["Crawl.lan".into()], ..Options::default() },
+        );
         for host in ["localhost:80", "127.0.0.1:8080", "[::1]:8080", "10.1.2.3", "crawl.lan:80"] {
-            assert_eq!(ask(&auth, "/v1/stats", &[("host", host)]), Ok(Client::Address(HERE)), "{host}");
+            assert_eq!(
+                ask(&auth, "/v1/stats", &[("host", host)]),
+                Ok(Client::Address(HERE)),
+                "{host}"
+            );
         }
         for host in ["evil.example", "localhost.evil.example:80"] {
-            assert_eq!(ask(&auth, "/v1/stats", &[("host", host)]), Err(StatusCode::FORBIDDEN), "{host}");
+            assert_eq!(
+                ask(&auth, "/v1/stats", &[("host", host)]),
+                Err(StatusCode::FORBIDDEN),
+                "{host}"
+            );
         }
-        let page = |origin| ask(&auth, "/v1/forget", &[("host", "localhost:80"), ("origin", origin)]);
+        let page =
+            |origin| ask(&auth, "/v1/forget", &[("host", "localhost:80"), ("origin", origin)]);
         assert_eq!(page("http://localhost:80"), Ok(Client::Address(HERE)));
         assert_eq!([page("http://evil.example"), page("null")], [Err(StatusCode::FORBIDDEN); 2]);
     }
 
-    /// A browser sends no `Origin` with these: images, scripts, frames, links, and requests without CORS.
+    /// A browser sends no `Origin` with these: images, scripts, frames, links, and requests without
+    /// CORS.
     #[test]
     fn without_tokens_no_request_of_another_page_is_admitted_whatever_the_page_uses() {
         let auth = Auth::new(Tokens::default(), &Options::default());
         let own = ("host", "127.0.0.1:7117");
-        for path in ["/", "/v1/stats", "/v1/attempts?limit=9", "/healthz", "/readyz", "/metrics", "/assets/app.js"] {
+        for path in [
+            "/",
+            "/v1/stats",
+            "/v1/attempts?limit=9",
+            "/healthz",
+            "/readyz",
+            "/metrics",
+            "/assets/app.js",
+        ] {
             for site in ["cross-site", "same-site", "x", ""] {
-                for (mode, dest) in [("no-cors", "image"), ("no-cors", "empty"), ("navigate", "iframe")] {
-                    let headers = [own, ("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
-                    assert_eq!(ask(&auth, path, &headers), Err(StatusCode::FORBIDDEN), "{path} {site} {mode}");
+                for (mode, dest) in
+                    [("no-cors", "image"), ("no-cors", "empty"), ("navigate", "iframe")]
+                {
+                    let headers = [
+                        own,
+                        ("sec-fetch-site", site),
+                        ("sec-fetch-mode", mode),
+                        ("sec-fetch-dest", dest),
+                    ];
+                    assert_eq!(
+                        ask(&auth, path, &headers),
+                        Err(StatusCode::FORBIDDEN),
+                        "{path} {site} {mode}"
+                    );
                 }
             }
             let referer = |page| ask(&auth, path, &[own, ("referer", page)]);
-            assert_eq!([referer("http://evil.example/a"), referer("x")], [Err(StatusCode::FORBIDDEN); 2]);
+            assert_eq!(
+                [referer("http://evil.example/a"), referer("x")],
+                [Err(StatusCode::FORBIDDEN); 2]
+            );
             assert_eq!(referer("http://127.0.0.1:7117/?domain=e.org"), Ok(Client::Address(HERE)));
             for site in ["same-origin", "none"] {
-                assert_eq!(ask(&auth, path, &[own, ("sec-fetch-site", site)]), Ok(Client::Address(HERE)));
+                assert_eq!(
+                    ask(&auth, path, &[own, ("sec-fetch-site", site)]),
+                    Ok(Client::Address(HERE))
+                );
             }
             let two = [own, ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")];
             assert_eq!(ask(&auth, path, &two), Err(StatusCode::FORBIDDEN));
         }
-        let link =
-            [own, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+        let link = [
+            own,
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+            ("sec-fetch-dest", "document"),
+        ];
         assert_eq!(ask(&auth, "/", &link), Ok(Client::Address(HERE)), "a link to the dashboard");
         assert_eq!(ask(&auth, "/v1/stats", &link), Err(StatusCode::FORBIDDEN));
     }
@@ -250,13 +306,21 @@ mod tests {
     #[test]
     fn a_head_has_at_most_64_kib() {
         let auth = Auth::public(&Options::default());
-        for (length, is_admitted) in [(65_000, true), (65_480, true), (65_536, false), (120_000, false)] {
+        for (length, is_admitted) in
+            [(65_000, true), (65_480, true), (65_536, false), (120_000, false)]
+        {
             let text = "x".repeat(length);
-            let want =
-                if is_admitted { Ok(Client::Address(HERE)) } else { Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE) };
+            let want = if is_admitted {
+                Ok(Client::Address(HERE))
+            } else {
+                Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
+            };
             assert_eq!(ask(&auth, "/", &[("x", &text)]), want, "{length}");
-            let many: Vec<_> =
-                text.as_bytes().chunks(1_000).map(|part| ("x", std::str::from_utf8(part).unwrap())).collect();
+            let many: Vec<_> = text
+                .as_bytes()
+                .chunks(1_000)
+                .map(|part| ("x", std::str::from_utf8(part).unwrap()))
+                .collect();
             assert_eq!(ask(&auth, "/", &many).is_ok(), is_admitted && length < 65_200, "{length}");
         }
         let path = format!("/{}", "x".repeat(65_500));

@@ -1,7 +1,7 @@
 //! The open connections: their number, and which of them can make room.
 //!
-//! Invariants: a connection counts until its socket is closed, so there are never more than the bound. A connection
-//! whose request makes progress is not closed to make room.
+//! Invariants: a connection counts until its socket is closed, so there are never more than the
+//! bound. A connection whose request makes progress is not closed to make room.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// The time without a byte from or to its client after which a request no longer protects its connection.
+/// The time without a byte from or to its client after which a request no longer protects its
+/// connection.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 
 /// No request is active, and the last response is sent.
@@ -39,7 +40,8 @@ pub(crate) struct Connection {
     /// The logical time of its last event.
     last: AtomicU64,
     state: AtomicU8,
-    /// The time since which the server waits for bytes from or to the client, in milliseconds; zero if it does not.
+    /// The time since which the server waits for bytes from or to the client, in milliseconds; zero
+    /// if it does not.
     waits_since: AtomicU64,
     begun: Instant,
     is_closing: AtomicBool,
@@ -59,8 +61,8 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// Adds a connection. If `most` are open, asks one that is idle or stalled to close and waits up to `within` for
-    /// its end. None if there is no room then.
+    /// Adds a connection. If `most` are open, asks one that is idle or stalled to close and waits
+    /// up to `within` for its end. None if there is no room then.
     pub(crate) async fn add(&self, most: usize, within: Duration) -> Option<Arc<Connection>> {
         let mut time = pin!(tokio::time::sleep(within));
         loop {
@@ -99,8 +101,8 @@ impl Connections {
         Some(connection)
     }
 
-    /// Asks the connection that has been idle for longest to close; without one, any that is stalled. Returns whether a
-    /// connection is about to close.
+    /// Asks the connection that has been idle for longest to close; without one, any that is
+    /// stalled. Returns whether a connection is about to close.
     fn close_one(&self) -> bool {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.values().any(|other| other.is_closing.load(Ordering::Acquire)) {
@@ -108,7 +110,9 @@ impl Connections {
         }
         let idle = open.values().filter(|other| other.is_idle());
         let stalled = || open.values().find(|other| other.is_stalled());
-        let Some(one) = idle.min_by_key(|other| other.last.load(Ordering::Relaxed)).or_else(stalled) else {
+        let Some(one) =
+            idle.min_by_key(|other| other.last.load(Ordering::Relaxed)).or_else(stalled)
+        else {
             return false;
         };
         one.is_closing.store(true, Ordering::Release);
@@ -162,7 +166,9 @@ impl Connection {
     pub(crate) fn waits(&self, waits: bool) {
         let since = self.waits_since.load(Ordering::Relaxed);
         match waits {
-            true if since == 0 => self.waits_since.store(self.elapsed_ms().max(1), Ordering::Release),
+            true if since == 0 => {
+                self.waits_since.store(self.elapsed_ms().max(1), Ordering::Release)
+            }
             false if since != 0 => self.waits_since.store(0, Ordering::Release),
             _ => {}
         }
@@ -186,7 +192,9 @@ impl Connection {
         loop {
             let before = self.last.load(Ordering::Relaxed);
             tokio::time::sleep(span).await;
-            if self.state.load(Ordering::Acquire) != BUSY && self.last.load(Ordering::Relaxed) == before {
+            if self.state.load(Ordering::Acquire) != BUSY
+                && self.last.load(Ordering::Relaxed) == before
+            {
                 return;
             }
         }
@@ -232,7 +240,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_with_a_new_request_stays_and_another_makes_room() {
-        // A request that never ended kept its place in the queue, and each new connection waited a second for it.
+        // A request that never ended kept its place in the queue, and each new connection waited a
+        // second for it.
         let (all, [first, second, third]) = three().await;
         let closing = async {
             first.is_to_close().await;

@@ -1,4 +1,5 @@
-//! The progress of a crawl that runs alongside the server: the crawl sets it, and the dashboard shows it.
+//! The progress of a crawl that runs alongside the server: the crawl sets it, and the dashboard
+//! shows it.
 //!
 //! Invariant: the figures that a reader gets belong to one moment.
 //!
@@ -17,7 +18,8 @@ pub struct CrawlFigures {
     pub total: Option<u64>,
     /// The number of finished links, with those of an earlier run.
     pub done: u64,
-    /// The number of links that are not finished, if it is known; with a work queue those of all nodes.
+    /// The number of links that are not finished, if it is known; with a work queue those of all
+    /// nodes.
     pub left: Option<u64>,
     /// Finished links per second; none if none finished lately.
     pub rate: Option<f64>,

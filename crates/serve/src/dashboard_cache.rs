@@ -1,4 +1,5 @@
-//! A cache for the dashboard: the log's files, the time of the last sync, and results that are slow to compute.
+//! A cache for the dashboard: the log's files, the time of the last sync, and results that are slow
+//! to compute.
 //!
 //! Owns: how often the disk is read.
 //!
@@ -23,7 +24,8 @@ const FILES_EVERY: Duration = Duration::from_secs(5);
 const HEURISTICS_EVERY: Duration = Duration::from_secs(15);
 /// The shortest time between two reads of the log for a rollout.
 const ROLLOUT_EVERY: Duration = Duration::from_secs(30);
-/// Maximum number of pauses whose causes are kept; beyond it, those that were shown least recently are looked up again.
+/// Maximum number of pauses whose causes are kept; beyond it, those that were shown least recently
+/// are looked up again.
 const MAX_CAUSES: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
 /// The log's files as read from the directory.
@@ -68,8 +70,8 @@ impl DashboardCache {
         Self { started_at: now, cached: Mutex::default() }
     }
 
-    /// Returns the log's files, at most [`FILES_EVERY`] old. May read the directory, so no thread that serves requests
-    /// may call it.
+    /// Returns the log's files, at most [`FILES_EVERY`] old. May read the directory, so no thread
+    /// that serves requests may call it.
     pub(crate) fn files(&self, dir: &Path) -> LogFiles {
         if let Some((at, files)) = self.with(|cached| cached.files)
             && at.elapsed() < FILES_EVERY
@@ -86,8 +88,9 @@ impl DashboardCache {
 
     /// Returns the result of `work`, at most [`HEURISTICS_EVERY`] old.
     pub(crate) fn heuristics(&self, work: impl FnOnce() -> Vec<Importance>) -> Vec<Importance> {
-        let known =
-            self.with(|cached| cached.heuristics.as_ref().filter(|(at, _)| at.elapsed() < HEURISTICS_EVERY).cloned());
+        let known = self.with(|cached| {
+            cached.heuristics.as_ref().filter(|(at, _)| at.elapsed() < HEURISTICS_EVERY).cloned()
+        });
         known.map_or_else(
             || {
                 let found = work();
@@ -101,7 +104,11 @@ impl DashboardCache {
     /// Returns the result of a rollout as JSON, if it is at most [`ROLLOUT_EVERY`] old.
     pub(crate) fn rollout(&self) -> Option<Vec<u8>> {
         self.with(|cached| {
-            cached.rollout.as_ref().filter(|(at, _)| at.elapsed() < ROLLOUT_EVERY).map(|(_, of)| of.clone())
+            cached
+                .rollout
+                .as_ref()
+                .filter(|(at, _)| at.elapsed() < ROLLOUT_EVERY)
+                .map(|(_, of)| of.clone())
         })
     }
 
@@ -110,7 +117,8 @@ impl DashboardCache {
         self.with(|cached| cached.rollout = Some((Instant::now(), found.to_vec())));
     }
 
-    /// Returns the cause of the pause of `host` until `until`; the outer none if it was not looked up yet.
+    /// Returns the cause of the pause of `host` until `until`; the outer none if it was not looked
+    /// up yet.
     pub(crate) fn cause(&self, host: &str, until: Timestamp) -> Option<Option<PauseCause>> {
         self.with(|cached| cached.causes.get(&(host.to_owned(), until)).cloned())
     }
@@ -149,7 +157,8 @@ impl DashboardCache {
 
 fn read_log_files(dir: &Path) -> Option<LogFiles> {
     let reader = Reader::open(dir).ok()?;
-    let mut files = LogFiles { compacted_at: reader.compacted_at().and_then(timestamp), ..LogFiles::default() };
+    let mut files =
+        LogFiles { compacted_at: reader.compacted_at().and_then(timestamp), ..LogFiles::default() };
     for segment in reader.segments() {
         files.segments += 1;
         files.bytes += segment.bytes;

@@ -7,7 +7,9 @@ use crate::crawl_progress::CrawlFigures;
 use crate::event_marks::EventKind;
 use crate::event_marks::EventMark;
 use crate::time_series::SeriesWindow;
-use fetchwise_present::{FleetJson, HostJson, ImportanceJson, PaceJson, PauseCause, StatsJson, TimeJson};
+use fetchwise_present::{
+    FleetJson, HostJson, ImportanceJson, PaceJson, PauseCause, StatsJson, TimeJson,
+};
 
 /// The whole response.
 #[derive(Debug, Serialize)]
@@ -49,7 +51,8 @@ pub(crate) struct BoardJson<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DashboardEvent"))]
 pub(crate) struct EventJson {
     at: TimeJson,
-    /// The start of the process, the pause of a host, the early end of a pause, or a change of settings.
+    /// The start of the process, the pause of a host, the early end of a pause, or a change of
+    /// settings.
     #[cfg_attr(test, schemars(extend("enum" = <EventKind as strum::VariantNames>::VARIANTS)))]
     event: &'static str,
     /// The host or the link, or what was read again; none if there is nothing to say.
@@ -140,10 +143,14 @@ struct WorkJson<'a> {
 }
 
 impl<'a> SeriesJson<'a> {
-    /// Creates the series. `fetchers` are the names that the buckets count by, with the cost of a request.
+    /// Creates the series. `fetchers` are the names that the buckets count by, with the cost of a
+    /// request.
     pub(crate) fn new(shown: &SeriesWindow, fetchers: &'a [(String, f64)]) -> Self {
-        let mut series =
-            Self { start: shown.start.as_millis() / 1000, step_s: shown.step_ms / 1000, ..Self::default() };
+        let mut series = Self {
+            start: shown.start.as_millis() / 1000,
+            step_s: shown.step_ms / 1000,
+            ..Self::default()
+        };
         for bucket in &shown.buckets {
             let row = &bucket.row;
             series.attempts.push(row.attempts);
@@ -157,16 +164,22 @@ impl<'a> SeriesJson<'a> {
             series.inferred.push(row.inferred);
             series.probed.push(row.probed);
             series.explored.push(row.explored);
-            let costs = bucket.fetchers.iter().zip(fetchers).map(|(count, (_, cost))| *count as f64 * cost);
+            let costs =
+                bucket.fetchers.iter().zip(fetchers).map(|(count, (_, cost))| *count as f64 * cost);
             // The sum of nothing would be -0.
             series.cost.push(costs.fold(0.0, |sum, cost| sum + cost));
         }
         let work = |(place, (fetcher, cost)): (usize, &'a (String, f64))| {
-            let counts = shown.buckets.iter().map(|bucket| bucket.fetchers.get(place).copied().unwrap_or(0));
+            let counts =
+                shown.buckets.iter().map(|bucket| bucket.fetchers.get(place).copied().unwrap_or(0));
             WorkJson { fetcher, cost: *cost, attempts: counts.collect() }
         };
-        series.fetchers =
-            fetchers.iter().enumerate().map(work).filter(|of| of.attempts.iter().any(|n| *n > 0)).collect();
+        series.fetchers = fetchers
+            .iter()
+            .enumerate()
+            .map(work)
+            .filter(|of| of.attempts.iter().any(|n| *n > 0))
+            .collect();
         series
     }
 }

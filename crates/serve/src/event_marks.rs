@@ -1,9 +1,10 @@
-//! Events for the marks on the dashboard's charts: the start, pauses of hosts and their early ends, and reloads.
+//! Events for the marks on the dashboard's charts: the start, pauses of hosts and their early ends,
+//! and reloads.
 //!
 //! Owns: which events are kept.
 //!
-//! Invariants: the number of events is bounded. Many pauses replace older pauses only, so that the start and the reloads
-//! stay.
+//! Invariants: the number of events is bounded. Many pauses replace older pauses only, so that the
+//! start and the reloads stay.
 //!
 //! Must not know: how an event is shown.
 
@@ -67,10 +68,12 @@ impl EventMarks {
         list.push_back(EventMark { at, kind, text: text.chars().take(MAX_TEXT).collect() });
     }
 
-    /// Drops the events that name what is to be forgotten: a domain or a link, or everything with a name.
+    /// Drops the events that name what is to be forgotten: a domain or a link, or everything with a
+    /// name.
     pub(crate) fn forget(&self, target: Option<&TombstoneTarget>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Some(TombstoneTarget::Domain(name)) | Some(TombstoneTarget::Link(name))) = target else {
+        let (Some(TombstoneTarget::Domain(name)) | Some(TombstoneTarget::Link(name))) = target
+        else {
             return kept.pauses.clear();
         };
         kept.pauses.retain(|mark| !mark.text.contains(name));
@@ -79,8 +82,13 @@ impl EventMarks {
     /// Returns the events since a time, the oldest first.
     pub(crate) fn since(&self, from: Timestamp) -> Vec<EventMark> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<EventMark> =
-            kept.pauses.iter().chain(&kept.others).filter(|mark| mark.at >= from).cloned().collect();
+        let mut all: Vec<EventMark> = kept
+            .pauses
+            .iter()
+            .chain(&kept.others)
+            .filter(|mark| mark.at >= from)
+            .cloned()
+            .collect();
         all.sort_by_key(|mark| mark.at);
         all
     }
@@ -100,7 +108,10 @@ mod tests {
         }
         marks.add(at(301), EventKind::Reloaded, &"x".repeat(9_000));
         let all = marks.since(at(0));
-        assert_eq!((all.len(), all[0].kind, all[1].text.as_str()), (102, EventKind::Started, "host201.org"));
+        assert_eq!(
+            (all.len(), all[0].kind, all[1].text.as_str()),
+            (102, EventKind::Started, "host201.org")
+        );
         assert_eq!((all[101].kind, all[101].text.len()), (EventKind::Reloaded, 500));
         assert_eq!(marks.since(at(300)).len(), 2);
         marks.forget(Some(&TombstoneTarget::Domain("host300.org".to_owned())));

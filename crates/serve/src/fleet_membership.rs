@@ -13,10 +13,11 @@ pub type MembershipFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The membership of a node in a fleet.
 pub trait Membership: Debug + Send + Sync {
-    /// Returns the state of the node and its peers as of its last check; none after it left the fleet.
+    /// Returns the state of the node and its peers as of its last check; none after it left the
+    /// fleet.
     fn status(&self) -> Option<FleetJson>;
 
-    /// Makes all nodes forget a domain up to a time, now or when they are back. The error says, for people, why they
-    /// were not notified.
+    /// Makes all nodes forget a domain up to a time, now or when they are back. The error says, for
+    /// people, why they were not notified.
     fn forget(&self, domain: String, until: Timestamp) -> MembershipFuture<Result<(), String>>;
 }

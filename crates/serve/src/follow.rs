@@ -2,7 +2,8 @@
 //!
 //! Owns: how often the log is read.
 //!
-//! Invariants: figures and evidence contain each attempt once. No file of the followed directory is written or locked.
+//! Invariants: figures and evidence contain each attempt once. No file of the followed directory is
+//! written or locked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +38,8 @@ pub(crate) async fn follow(state: Arc<State>, mut follower: Follower) {
     }
 }
 
-/// Applies new entries. Returns the position up to which the log has to be counted again, if something was forgotten,
-/// and the error.
+/// Applies new entries. Returns the position up to which the log has to be counted again, if
+/// something was forgotten, and the error.
 fn read(state: &State, follower: &mut Follower) -> (Option<u64>, Option<String>) {
     let mut recount_to = None;
     let read = follower.read(|seq, entry| {

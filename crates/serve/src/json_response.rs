@@ -15,7 +15,8 @@ pub(crate) fn with_status(status: StatusCode, value: &impl Serialize) -> Respons
     // RFC 9457.
     let is_problem = status.is_client_error() || status.is_server_error();
     let kind = if is_problem { "application/problem+json" } else { "application/json" };
-    // Writing strings and numbers to memory cannot fail: there is no I/O, and all map keys are strings.
+    // Writing strings and numbers to memory cannot fail: there is no I/O, and all map keys are
+    // strings.
     bytes(status, serde_json::to_vec(value).unwrap_or_default(), kind)
 }
 

@@ -1,4 +1,5 @@
-//! The accept loop of a server: it accepts connections, checks admission of each request, and stops gracefully.
+//! The accept loop of a server: it accepts connections, checks admission of each request, and stops
+//! gracefully.
 //!
 //! Owns: connections (their number, how long they may idle or stall, and their end).
 //!
@@ -29,14 +30,15 @@ use crate::auth::Auth;
 use crate::request_origin::MAX_HEAD_BYTES;
 use crate::write_timeout::{Unstalled, Writing};
 
-/// The time that a closing connection without an active request has for the rest of its last response. A new connection
-/// waits as long for one that makes room.
+/// The time that a closing connection without an active request has for the rest of its last
+/// response. A new connection waits as long for one that makes room.
 const ROOM_WITHIN: Duration = Duration::from_secs(1);
 /// The delay after a failed accept, such as for lack of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// The number of refused connections that stay open until their client has read why.
 const MAX_REFUSED: usize = 16;
-/// The bytes of a refused request that are read: a close with unread bytes would take the response away.
+/// The bytes of a refused request that are read: a close with unread bytes would take the response
+/// away.
 const REFUSED_BYTES: u64 = 64 << 10;
 /// The response on a connection beyond the bound. It needs no request.
 const REFUSED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
@@ -57,8 +59,8 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Serves `listener` until `stop` completes, and then calls `stopping`. Active requests have [`Options::grace`] to
-    /// finish. Returns the number of connections that it had to cut.
+    /// Serves `listener` until `stop` completes, and then calls `stopping`. Active requests have
+    /// [`Options::grace`] to finish. Returns the number of connections that it had to cut.
     pub(crate) async fn run(
         self,
         listener: TcpListener,
@@ -74,7 +76,8 @@ impl Front {
         all_closed(&connections, self.options.grace).await
     }
 
-    /// Serves `listener` until `stop` completes. Other connections can be accepted from it afterwards.
+    /// Serves `listener` until `stop` completes. Other connections can be accepted from it
+    /// afterwards.
     pub(crate) async fn run_until(self, listener: &TcpListener, stop: impl Future<Output = ()>) {
         let connections = Arc::new(Connections::default());
         let (tell, told) = watch::channel(false);
@@ -121,7 +124,8 @@ impl Front {
     }
 }
 
-/// Waits until all connections are closed, for `grace` at most. Returns the number of those that are not.
+/// Waits until all connections are closed, for `grace` at most. Returns the number of those that
+/// are not.
 async fn all_closed(connections: &Connections, grace: Duration) -> usize {
     let grace = tokio::time::sleep(grace);
     tokio::pin!(grace);
@@ -136,13 +140,16 @@ async fn all_closed(connections: &Connections, grace: Duration) -> usize {
 
 /// Responds that there are too many connections, and closes this one.
 fn refuse(mut stream: TcpStream, refusing: &Arc<Semaphore>) {
-    // The buffer of a new connection has room for the response. If not, the client sees the close only.
+    // The buffer of a new connection has room for the response. If not, the client sees the close
+    // only.
     let _ = stream.try_write(REFUSED);
     let Ok(place) = Arc::clone(refusing).try_acquire_owned() else { return };
     tokio::spawn(async move {
         let _ = stream.shutdown().await;
         let mut rest = stream.take(REFUSED_BYTES);
-        let _ = tokio::time::timeout(ROOM_WITHIN, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
+        let _ =
+            tokio::time::timeout(ROOM_WITHIN, tokio::io::copy(&mut rest, &mut tokio::io::sink()))
+                .await;
         drop((rest, place));
     });
 }
@@ -177,7 +184,10 @@ impl ServedConnection {
         let service = service_fn(|request: Request<Incoming>| this.answer(request));
         let mut builder = http1::Builder::new();
         // A read may go beyond this, so the admission counts again.
-        builder.timer(TokioTimer::new()).header_read_timeout(options.idle_time).max_buf_size(MAX_HEAD_BYTES);
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(options.idle_time)
+            .max_buf_size(MAX_HEAD_BYTES);
         let serving = builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(serving);
         let stopping = async {
@@ -206,7 +216,10 @@ impl ServedConnection {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Result<Response, std::convert::Infallible> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response, std::convert::Infallible> {
         self.connections.busy(&self.connection, true);
         let (mut parts, body) = request.into_parts();
         let response = match self.front.auth.admit(&parts, self.from) {
@@ -268,7 +281,8 @@ mod tests {
     fn the_refusal_has_its_announced_length() {
         let text = std::str::from_utf8(REFUSED).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let announced = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+        let announced =
+            head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
         assert_eq!(announced.parse::<usize>().unwrap(), body.len());
         let body: serde_json::Value = serde_json::from_str(body).unwrap();
         assert_eq!(body["error_type"], "too_many_connections");

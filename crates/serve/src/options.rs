@@ -9,8 +9,9 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Maximum size of a request's body, in bytes. All unfinished bodies together take at most four times as much, and
-    /// those of one client twice as much, besides 32 MiB for bodies up to 64 KiB.
+    /// Maximum size of a request's body, in bytes. All unfinished bodies together take at most four
+    /// times as much, and those of one client twice as much, besides 32 MiB for bodies up to 64
+    /// KiB.
     pub max_body: usize,
     /// Maximum time for a body to arrive.
     pub body_time: Duration,
@@ -18,8 +19,8 @@ pub struct Options {
     pub idle_time: Duration,
     /// Maximum time without progress while a client reads a response.
     pub write_time: Duration,
-    /// Maximum number of open connections. One more closes the connection that has been idle for longest or is stalled; if
-    /// there is none, the new one gets a 503.
+    /// Maximum number of open connections. One more closes the connection that has been idle for
+    /// longest or is stalled; if there is none, the new one gets a 503.
     pub max_connections: usize,
     /// Maximum requests per second and client (a token or an address); none for no limit.
     pub rate: Option<NonZeroU32>,

@@ -27,11 +27,19 @@ pub enum Paused<'a> {
 ///
 /// # Errors
 /// If the log cannot be read.
-pub fn pause_cause(dir: &Path, paused: Paused<'_>, now: Timestamp) -> Result<Option<PauseCause>, JournalError> {
+pub fn pause_cause(
+    dir: &Path,
+    paused: Paused<'_>,
+    now: Timestamp,
+) -> Result<Option<PauseCause>, JournalError> {
     let mut query = AttemptQuery::default();
     match paused {
-        Paused::Host(host) => (query.domain, query.ended) = (Some(host.to_owned()), Some(OutcomeFilter::Blocked)),
-        Paused::Link(link) => (query.link, query.ended) = (Some(link.to_owned()), Some(OutcomeFilter::Failed)),
+        Paused::Host(host) => {
+            (query.domain, query.ended) = (Some(host.to_owned()), Some(OutcomeFilter::Blocked))
+        }
+        Paused::Link(link) => {
+            (query.link, query.ended) = (Some(link.to_owned()), Some(OutcomeFilter::Failed))
+        }
     }
     (query.since, query.until) = (Some(now.moved_by(-CAUSE_DAYS_MS)), Some(now));
     let mut found = None;

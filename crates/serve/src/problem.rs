@@ -1,7 +1,8 @@
-//! Error responses: a status, and problem details (RFC 9457) with the fields that commands print for errors.
+//! Error responses: a status, and problem details (RFC 9457) with the fields that commands print
+//! for errors.
 //!
-//! Invariant: they contain nothing of the request's token, headers or body, except what a JSON parser says about a
-//! position.
+//! Invariant: they contain nothing of the request's token, headers or body, except what a JSON
+//! parser says about a position.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -64,7 +65,11 @@ pub(crate) struct Problem {
 
 impl Problem {
     /// Creates a problem with a status, a name for programs and a message for people.
-    pub(crate) fn new(status: StatusCode, error_type: &'static str, error: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        status: StatusCode,
+        error_type: &'static str,
+        error: impl Into<String>,
+    ) -> Self {
         Self { status, error_type, error: error.into(), retry_after_s: None }
     }
 
@@ -109,12 +114,15 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let problem = ProblemJson::of_request(self.error_type, self.error);
-        let mut response = json_response::with_status(self.status, &ProblemResponse::new(self.status, &problem));
+        let mut response =
+            json_response::with_status(self.status, &ProblemResponse::new(self.status, &problem));
         if let Some(seconds) = self.retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }

@@ -1,9 +1,10 @@
 //! The public listener: what an agent publishes about itself, for everyone.
 //!
-//! Owns: which documents there are for a request, and how long one is served before it is read again.
+//! Owns: which documents there are for a request, and how long one is served before it is read
+//! again.
 //!
-//! Invariants: there is no other route. Only requests that address the agent's authority get a document, so no
-//! signature is made for another one. Only GET and HEAD are served.
+//! Invariants: there is no other route. Only requests that address the agent's authority get a
+//! document, so no signature is made for another one. Only GET and HEAD are served.
 //!
 //! Must not know: keys, and what a document says.
 
@@ -27,7 +28,8 @@ use crate::options::Options;
 use crate::problem::Problem;
 use crate::request_origin;
 
-/// Time for which a document is served before it is read again. It bounds the signatures that clients cause.
+/// Time for which a document is served before it is read again. It bounds the signatures that
+/// clients cause.
 const FRESH_FOR: Duration = Duration::from_millis(250);
 
 /// A document that an agent publishes.
@@ -41,7 +43,8 @@ pub struct PublicDocument {
     pub body: String,
     /// Seconds for which others may cache it.
     pub max_age_s: u32,
-    /// Further headers, names in lower case. Those in [`PublicDocument::refreshed`] may differ while the text stays.
+    /// Further headers, names in lower case. Those in [`PublicDocument::refreshed`] may differ
+    /// while the text stays.
     pub headers: Vec<(&'static str, String)>,
     /// Headers that a 304 has too.
     pub refreshed: Vec<(&'static str, String)>,
@@ -78,13 +81,15 @@ struct TaggedDocument {
 }
 
 impl PublicSite {
-    /// Returns a site with the documents of `publisher`. Of the options, those of connections and rates apply.
+    /// Returns a site with the documents of `publisher`. Of the options, those of connections and
+    /// rates apply.
     pub fn new(publisher: Arc<dyn Publisher>, options: Options) -> Self {
         let authority = publisher.authority().to_ascii_lowercase();
         Self { site: Arc::new(Site { publisher, authority, read: Mutex::default() }), options }
     }
 
-    /// Serves `listener` until `stop` completes. Active requests then have [`Options::grace`] to finish.
+    /// Serves `listener` until `stop` completes. Active requests then have [`Options::grace`] to
+    /// finish.
     pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) {
         let auth = Arc::new(Auth::public(&self.options));
         let router = Router::new().fallback(respond).with_state(self.site);
@@ -133,13 +138,15 @@ impl TaggedDocument {
 
     /// Returns whether the client has this version.
     fn is_held(&self, headers: &HeaderMap) -> bool {
-        let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+        let lists =
+            headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
         let mut tags = lists.flat_map(|list| list.split(',')).map(str::trim);
         tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == self.etag)
     }
 
     fn response(&self, is_held: bool) -> Response {
-        let PublicDocument { content_type, body, max_age_s, headers, refreshed, .. } = &self.document;
+        let PublicDocument { content_type, body, max_age_s, headers, refreshed, .. } =
+            &self.document;
         let mut response = match is_held {
             true => {
                 let mut response = Response::new(Body::empty());
@@ -148,7 +155,10 @@ impl TaggedDocument {
             }
             false => json_response::bytes(StatusCode::OK, body.clone(), content_type),
         };
-        let own = [("etag", self.etag.clone()), ("cache-control", format!("public, max-age={max_age_s}"))];
+        let own = [
+            ("etag", self.etag.clone()),
+            ("cache-control", format!("public, max-age={max_age_s}")),
+        ];
         let further = headers.iter().filter(|_| !is_held).chain(refreshed).cloned();
         for (name, value) in own.into_iter().chain(further) {
             // The publisher's values are printable.
@@ -162,19 +172,28 @@ impl TaggedDocument {
 
 async fn respond(Get(site): Get<Arc<Site>>, request: Request) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let words = format!("this listener only publishes documents: {} is not supported, use GET", request.method());
-        let mut refused = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", words).into_response();
+        let words = format!(
+            "this listener only publishes documents: {} is not supported, use GET",
+            request.method()
+        );
+        let mut refused = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", words)
+            .into_response();
         refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
     if !site.is_addressed(request.uri(), request.headers()) {
-        let words = format!("this listener only serves {}: a proxy in front has to pass the Host on", site.authority);
+        let words = format!(
+            "this listener only serves {}: a proxy in front has to pass the Host on",
+            site.authority
+        );
         return Problem::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", words).into_response();
     }
     let documents = site.documents().await;
     match documents.iter().find(|tagged| tagged.document.path == request.uri().path()) {
         Some(tagged) => tagged.response(tagged.is_held(request.headers())),
-        None => Problem::new(StatusCode::NOT_FOUND, "no_such_route", "no such document").into_response(),
+        None => {
+            Problem::new(StatusCode::NOT_FOUND, "no_such_route", "no such document").into_response()
+        }
     }
 }
 
@@ -194,7 +213,14 @@ mod tests {
             let headers = vec![("content-digest", "d".to_owned())];
             let refreshed = vec![("signature", "s".to_owned())];
             let (path, content_type) = ("/bot", "text/html");
-            vec![PublicDocument { path, content_type, body: "page".to_owned(), max_age_s: 60, headers, refreshed }]
+            vec![PublicDocument {
+                path,
+                content_type,
+                body: "page".to_owned(),
+                max_age_s: 60,
+                headers,
+                refreshed,
+            }]
         }
     }
 
@@ -238,7 +264,9 @@ mod tests {
             (&"public, max-age=60".parse().unwrap(), &"d".parse().unwrap())
         );
         let etag = first.headers()["etag"].to_str().unwrap();
-        for (held, want) in [(etag, 304), (&format!("\"x\", W/{etag}"), 304), ("*", 304), ("\"x\"", 200)] {
+        for (held, want) in
+            [(etag, 304), (&format!("\"x\", W/{etag}"), 304), ("*", 304), ("\"x\"", 200)]
+        {
             let again = ask("/bot", &[host, ("if-none-match", held)]).await;
             assert_eq!(
                 (again.status().as_u16(), &again.headers()["signature"]),

@@ -1,9 +1,10 @@
 //! Request bodies: bytes within limits of size, time and memory, and JSON parsed from them.
 //!
-//! Owns: the bytes of all bodies in memory. A body counts until it is dropped, which is after its request was served.
+//! Owns: the bytes of all bodies in memory. A body counts until it is dropped, which is after its
+//! request was served.
 //!
-//! Invariants: bodies take a bounded number of bytes, for all clients and for each. A parsed value takes at most a
-//! fixed multiple of its text: no field accepts an unbounded number of values.
+//! Invariants: bodies take a bounded number of bytes, for all clients and for each. A parsed value
+//! takes at most a fixed multiple of its text: no field accepts an unbounded number of values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -80,12 +81,19 @@ impl Bodies {
         }
     }
 
-    /// Reads the body of a client. A large one waits until there is room for all of it before its bytes are read.
+    /// Reads the body of a client. A large one waits until there is room for all of it before its
+    /// bytes are read.
     ///
     /// # Errors
-    /// 413 if it is too large, 408 if it does not arrive in time, 400 if it breaks off, 503 if there is no room.
-    pub(crate) async fn read(&self, client: Client, mut body: Body) -> Result<RequestBody, Problem> {
-        let announced = usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).unwrap_or(usize::MAX);
+    /// 413 if it is too large, 408 if it does not arrive in time, 400 if it breaks off, 503 if
+    /// there is no room.
+    pub(crate) async fn read(
+        &self,
+        client: Client,
+        mut body: Body,
+    ) -> Result<RequestBody, Problem> {
+        let announced =
+            usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).unwrap_or(usize::MAX);
         let mut held = match announced > SMALL_BYTES {
             true => self.large(client, announced.min(self.max_body)).await?,
             false => HeldBytes::default(),
@@ -118,14 +126,21 @@ impl Bodies {
     }
 
     async fn large(&self, client: Client, bytes: usize) -> Result<HeldBytes, Problem> {
-        tokio::time::timeout(self.time, self.large.take(client, bytes)).await.ok().flatten().ok_or_else(no_room)
+        tokio::time::timeout(self.time, self.large.take(client, bytes))
+            .await
+            .ok()
+            .flatten()
+            .ok_or_else(no_room)
     }
 
     fn too_large(&self) -> Problem {
         Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "body_too_large",
-            format!("the body is larger than {} bytes: send less per request, or raise --max-body", self.max_body),
+            format!(
+                "the body is larger than {} bytes: send less per request, or raise --max-body",
+                self.max_body
+            ),
         )
     }
 
@@ -139,7 +154,10 @@ impl Bodies {
 }
 
 fn no_room() -> Problem {
-    Problem::unavailable("too_many_bodies", "too many bytes in unfinished requests: send fewer requests at once")
+    Problem::unavailable(
+        "too_many_bodies",
+        "too many bytes in unfinished requests: send fewer requests at once",
+    )
 }
 
 /// The bytes that all clients together, and each of them, may have in unfinished bodies.
@@ -176,12 +194,18 @@ impl ByteQuota {
             clients.retain(|_, room| Arc::strong_count(room) > 1);
             self.sweep.done(clients.len());
         }
-        Arc::clone(clients.entry(client).or_insert_with(|| Arc::new(Semaphore::new(self.units_per_client))))
+        Arc::clone(
+            clients
+                .entry(client)
+                .or_insert_with(|| Arc::new(Semaphore::new(self.units_per_client))),
+        )
     }
 
-    /// Waits for room. The client's own limit comes first, so a client that waits for itself delays no other.
+    /// Waits for room. The client's own limit comes first, so a client that waits for itself delays
+    /// no other.
     async fn take(&self, client: Client, bytes: usize) -> Option<HeldBytes> {
-        let units = u32::try_from(bytes.div_ceil(UNIT).min(self.units_per_client)).unwrap_or(u32::MAX);
+        let units =
+            u32::try_from(bytes.div_ceil(UNIT).min(self.units_per_client)).unwrap_or(u32::MAX);
         let own = self.of(client).acquire_many_owned(units).await.ok()?;
         let all = Arc::clone(&self.all).acquire_many_owned(units).await.ok()?;
         Some(HeldBytes { bytes, places: Some((own, all)) })
@@ -217,7 +241,9 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem
 ///
 /// # Errors
 /// As [`parse`]; a field must belong to one of the two.
-pub(crate) fn parse_both<'a, A: Deserialize<'a>, B: Deserialize<'a>>(body: &'a [u8]) -> Result<(A, B), Problem> {
+pub(crate) fn parse_both<'a, A: Deserialize<'a>, B: Deserialize<'a>>(
+    body: &'a [u8],
+) -> Result<(A, B), Problem> {
     known_fields(body, &[fields_of::<A>(), fields_of::<B>()])?;
     Ok((parse_part(body)?, parse_part(body)?))
 }
@@ -263,8 +289,8 @@ impl<'de> Deserializer<'de> for FieldNames<'_> {
     }
 }
 
-/// Checks that an object has no other fields than those in `known`. Says nothing about anything else: the parser of
-/// the body does.
+/// Checks that an object has no other fields than those in `known`. Says nothing about anything
+/// else: the parser of the body does.
 ///
 /// # Errors
 /// 422 with the nearest known name.
@@ -274,7 +300,8 @@ pub(crate) fn known_fields(body: &[u8], known: &[&'static [&'static str]]) -> Re
     }
     let mut from = serde_json::Deserializer::from_slice(body);
     let Ok(Some(unknown)) = from.deserialize_map(FirstUnknown(known)) else { return Ok(()) };
-    let words = UnknownName::new("field", &unknown, known.iter().copied().flatten().copied()).to_string();
+    let words =
+        UnknownName::new("field", &unknown, known.iter().copied().flatten().copied()).to_string();
     Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_field", words))
 }
 
@@ -326,19 +353,24 @@ fn invalid(error: &serde_json::Error) -> Problem {
     Problem::bad_request(format!("the body is not valid JSON for this route: {error}"))
 }
 
-/// Returns the elements of a list, or of an object that has a list under `name`, as their text; none for any other
-/// object. It stops at the first element beyond `most`.
+/// Returns the elements of a list, or of an object that has a list under `name`, as their text;
+/// none for any other object. It stops at the first element beyond `most`.
 ///
 /// # Errors
 /// 400 if the body is not JSON, 422 if there are too many elements.
-pub(crate) fn items<'a>(body: &'a [u8], name: &str, most: usize) -> Result<Option<Vec<&'a RawValue>>, Problem> {
+pub(crate) fn items<'a>(
+    body: &'a [u8],
+    name: &str,
+    most: usize,
+) -> Result<Option<Vec<&'a RawValue>>, Problem> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::bad_request("the body is empty: this route expects JSON"));
     }
     let mut found = Found::Valid;
     let mut from = serde_json::Deserializer::from_slice(body);
     let items = ItemsSeed { name, most, found: &mut found }.deserialize(&mut from);
-    let wrong = |words: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_value", words);
+    let wrong =
+        |words: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_value", words);
     match (found, items) {
         (Found::TooMany, _) => Err(wrong(format!("too many items in one call: at most {most}"))),
         (Found::NotAList, _) => Err(wrong(format!("`{name}` must be a list"))),
@@ -443,7 +475,9 @@ impl<'de> DeserializeSeed<'de> for ListOnly<'_> {
             *self.0.found = Found::NotAList;
             return Err(D::Error::custom("not a list"));
         }
-        let found = serde_json::Deserializer::from_str(text.get()).deserialize_any(self.0).map_err(D::Error::custom)?;
+        let found = serde_json::Deserializer::from_str(text.get())
+            .deserialize_any(self.0)
+            .map_err(D::Error::custom)?;
         Ok(found.unwrap_or_default())
     }
 }
@@ -483,7 +517,9 @@ pub(crate) fn few<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::
 }
 
 /// Reads a list of limited length, or null.
-pub(crate) fn few_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+pub(crate) fn few_if_any<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<String>>, D::Error> {
     struct Few(Vec<String>);
 
     impl<'de> Deserialize<'de> for Few {
@@ -496,7 +532,9 @@ pub(crate) fn few_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Ve
 }
 
 /// Reads an object with a limited number of names.
-pub(crate) fn few_named<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+pub(crate) fn few_named<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
     from.deserialize_map(FewNamed(PhantomData))
 }
 
@@ -585,17 +623,27 @@ mod tests {
         assert!(serde_json::from_str::<AnyJson>(&list(1000)).is_ok());
         assert!(serde_json::from_str::<AnyJson>(&list(MAX_VALUES)).is_err());
         let text = format!("[\"{}\"]", r#"\\\",[{"#.repeat(MAX_VALUES));
-        assert!(serde_json::from_str::<AnyJson>(&text).is_ok(), "a text is one value whatever it contains");
+        assert!(
+            serde_json::from_str::<AnyJson>(&text).is_ok(),
+            "a text is one value whatever it contains"
+        );
     }
 
     #[tokio::test]
     async fn one_client_cannot_take_all_room() {
-        let options = Options { max_body: 1 << 20, body_time: Duration::from_millis(1), ..Options::default() };
+        let options = Options {
+            max_body: 1 << 20,
+            body_time: Duration::from_millis(1),
+            ..Options::default()
+        };
         let bodies = Bodies::new(&options);
         let large = || Body::from(vec![b' '; 1 << 20]);
         let first = bodies.read(client(1), large()).await.unwrap();
         let second = bodies.read(client(1), large()).await.unwrap();
-        assert_eq!(bodies.read(client(1), large()).await.unwrap_err().error_type(), "too_many_bodies");
+        assert_eq!(
+            bodies.read(client(1), large()).await.unwrap_err().error_type(),
+            "too_many_bodies"
+        );
         let others = bodies.read(client(2), large()).await.unwrap();
         drop((first, others));
         assert_eq!(bodies.read(client(1), large()).await.unwrap().len(), 1 << 20);
@@ -607,7 +655,10 @@ mod tests {
         let bodies = Bodies { small: ByteQuota::new(4 << 10), ..Bodies::new(&Options::default()) };
         let body = |length: usize| Body::from(vec![b' '; length]);
         let first = bodies.read(client(1), body(1500)).await.unwrap();
-        assert_eq!(bodies.read(client(1), body(100)).await.unwrap_err().error_type(), "too_many_bodies");
+        assert_eq!(
+            bodies.read(client(1), body(100)).await.unwrap_err().error_type(),
+            "too_many_bodies"
+        );
         assert!(bodies.read(client(2), body(100)).await.is_ok());
         drop(first);
         assert!(bodies.read(client(1), body(2000)).await.is_ok());

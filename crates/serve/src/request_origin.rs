@@ -1,7 +1,8 @@
 //! What a request addresses, and whether a web page of another origin made it.
 //!
-//! Invariants: a request has one authority: all of its `Host` headers and its request line name the same one, or it is
-//! refused. A page cannot write the headers that are read here: the browser does.
+//! Invariants: a request has one authority: all of its `Host` headers and its request line name the
+//! same one, or it is refused. A page cannot write the headers that are read here: the browser
+//! does.
 //!
 //! Must not know: which authorities a listener serves.
 
@@ -24,7 +25,8 @@ pub(crate) const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Returns the authority that a request addresses; none if it names none, as HTTP/1.0 allows.
 ///
 /// # Errors
-/// 400 if it names several or an invalid one, 421 if its request line names another one than its `Host`.
+/// 400 if it names several or an invalid one, 421 if its request line names another one than its
+/// `Host`.
 pub(crate) fn authority(uri: &Uri, headers: &HeaderMap) -> Result<Option<Authority>, Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().map(|host| valid(host.as_bytes())).transpose()?;
@@ -41,7 +43,11 @@ pub(crate) fn authority(uri: &Uri, headers: &HeaderMap) -> Result<Option<Authori
 }
 
 fn valid(text: &[u8]) -> Result<Authority, Problem> {
-    let invalid = || Problem::bad_request("invalid `Host`: expected a name or an address, with a port if need be");
+    let invalid = || {
+        Problem::bad_request(
+            "invalid `Host`: expected a name or an address, with a port if need be",
+        )
+    };
     let authority = Authority::try_from(text).map_err(|_| invalid())?;
     // The part before an `@` is no host, and is read as one if a colon is in it.
     if authority.host().is_empty() || authority.as_str().contains('@') {
@@ -60,8 +66,11 @@ pub(crate) fn within_head_limit(parts: &Parts) -> Result<(), Problem> {
         + uri.query().map_or(0, |query| query.len() + 1)
         + uri.authority().map_or(0, |authority| authority.as_str().len())
         + uri.scheme_str().map_or(0, |scheme| scheme.len() + "://".len());
-    let headers: usize =
-        parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum();
+    let headers: usize = parts
+        .headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len())
+        .sum();
     let line = parts.method.as_str().len() + target + "  HTTP/1.1\r\n\r\n".len();
     if line + headers <= MAX_HEAD_BYTES {
         return Ok(());
@@ -70,8 +79,9 @@ pub(crate) fn within_head_limit(parts: &Parts) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", words))
 }
 
-/// Returns whether the request comes from a web page that is not a page of `own`. A link to the dashboard is none of
-/// its page: the browser shows the response to its user, and the page learns nothing.
+/// Returns whether the request comes from a web page that is not a page of `own`. A link to the
+/// dashboard is none of its page: the browser shows the response to its user, and the page learns
+/// nothing.
 pub(crate) fn is_foreign_page(parts: &Parts, own: &Authority) -> bool {
     let headers = &parts.headers;
     let is_of_own = |value: &HeaderValue| {
@@ -87,12 +97,15 @@ pub(crate) fn is_foreign_page(parts: &Parts, own: &Authority) -> bool {
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
     // `none` is an address that the user typed. `same-site` is another port of this machine.
     sites.any(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))
-        // Browsers without the headers above, and servers that they do not trust with them, have this one.
+        // Browsers without the headers above, and servers that they do not trust with them, have
+        // this one.
         || headers.get_all(header::REFERER).iter().any(|page| !is_of_own(page))
 }
 
 fn is_link_to_dashboard(parts: &Parts) -> bool {
-    let is = |name: &HeaderName, value: &str| parts.headers.get(name).is_some_and(|given| *given == *value);
+    let is = |name: &HeaderName, value: &str| {
+        parts.headers.get(name).is_some_and(|given| *given == *value)
+    };
     parts.method == Method::GET
         && parts.uri.path() == "/"
         && is(&SEC_FETCH_MODE, "navigate")

@@ -43,8 +43,9 @@ pub struct Parts {
     pub selector: Selector,
     /// Fetchers with a known class and cost; candidates need not be among them.
     pub registered: Vec<FetcherSpec>,
-    /// The journal for attempts. Only the selector may write to it. It should refuse records when its queue is full
-    /// ([`OnFull::Error`](fetchwise::journal::OnFull::Error)), so that no request waits for a disk.
+    /// The journal for attempts. Only the selector may write to it. It should refuse records when
+    /// its queue is full ([`OnFull::Error`](fetchwise::journal::OnFull::Error)), so that no request
+    /// waits for a disk.
     pub journal: Arc<Journal>,
     /// The detector for responses that visits report.
     pub detector: Arc<Detector>,
@@ -56,17 +57,19 @@ pub struct Parts {
     pub tokens: Tokens,
     /// The limits for clients.
     pub options: Options,
-    /// The automatic rollback that compares the arms of a rollout, if any; it counts recorded attempts.
+    /// The automatic rollback that compares the arms of a rollout, if any; it counts recorded
+    /// attempts.
     pub guard: Option<Arc<Guard>>,
-    /// The log of another process that the server shows instead of its journal. The options must be read-only, and the
-    /// journal one that nothing is written to.
+    /// The log of another process that the server shows instead of its journal. The options must be
+    /// read-only, and the journal one that nothing is written to.
     pub followed: Option<Follower>,
 }
 
 /// Returns the candidates, then the other fetchers of `registered`.
 fn with_candidates(registered: Vec<FetcherSpec>, selector: &Selector) -> Vec<FetcherSpec> {
     let mut specs: Vec<FetcherSpec> = selector.candidates().map(|(_, spec)| spec.clone()).collect();
-    let is_candidate = |spec: &FetcherSpec| selector.candidates().any(|(_, known)| known.name == spec.name);
+    let is_candidate =
+        |spec: &FetcherSpec| selector.candidates().any(|(_, known)| known.name == spec.name);
     specs.extend(registered.into_iter().filter(|spec| !is_candidate(spec)));
     specs
 }
@@ -88,11 +91,15 @@ impl Server {
         Self::observed(parts, |sink| Box::new(sink))
     }
 
-    /// Works like [`Server::new`]; the selector records to what `observe` returns, which must pass everything on.
+    /// Works like [`Server::new`]; the selector records to what `observe` returns, which must pass
+    /// everything on.
     ///
     /// # Errors
     /// As [`Server::new`].
-    pub fn observed(parts: Parts, observe: impl FnOnce(Arc<dyn Sink>) -> Box<dyn Sink>) -> Result<Self, JournalError> {
+    pub fn observed(
+        parts: Parts,
+        observe: impl FnOnce(Arc<dyn Sink>) -> Box<dyn Sink>,
+    ) -> Result<Self, JournalError> {
         let Parts {
             mut selector,
             registered,
@@ -122,8 +129,11 @@ impl Server {
         }));
         let auth = Auth::new(tokens, &options);
         let detectors = (detector, classifier);
-        let state = State::new(Arc::new(selector), attempts, unavailable, detectors, (options, auth));
-        let state = state.watched_by(guard).showing(followed.as_ref().map(|_| Arc::new(FollowedLog::default())));
+        let state =
+            State::new(Arc::new(selector), attempts, unavailable, detectors, (options, auth));
+        let state = state
+            .watched_by(guard)
+            .showing(followed.as_ref().map(|_| Arc::new(FollowedLog::default())));
         let end = match &followed {
             Some(follower) => follower.next_seq(),
             None => state.attempts.end()?,
@@ -131,8 +141,8 @@ impl Server {
         Ok(Self { state: Arc::new(state), end, follower: followed })
     }
 
-    /// Connects the server to the fleet of its node: the server then shows its state and metrics, and forwards requests
-    /// to forget.
+    /// Connects the server to the fleet of its node: the server then shows its state and metrics,
+    /// and forwards requests to forget.
     #[must_use]
     pub fn in_fleet(self, fleet: Arc<dyn Membership>) -> Self {
         self.state.join(fleet);
@@ -146,8 +156,8 @@ impl Server {
         self
     }
 
-    /// Makes the server sign requests that its clients make: `POST /v1/sign`, and the requests that visits hand out to
-    /// candidates that sign. Only clients with a token get signatures.
+    /// Makes the server sign requests that its clients make: `POST /v1/sign`, and the requests that
+    /// visits hand out to candidates that sign. Only clients with a token get signatures.
     #[must_use]
     pub fn signing(self, signer: Arc<dyn RequestSigner>) -> Self {
         self.state.sign_with(signer);
@@ -159,19 +169,26 @@ impl Server {
         Handle { state: Arc::clone(&self.state) }
     }
 
-    /// Serves `listener` until `stop` completes. Active requests then have [`Options::grace`] to finish, and the
-    /// journal is synced. Returns the number of connections that the server had to cut.
+    /// Serves `listener` until `stop` completes. Active requests then have [`Options::grace`] to
+    /// finish, and the journal is synced. Returns the number of connections that the server had to
+    /// cut.
     ///
     /// # Errors
-    /// If the journal cannot be written at the end. Acknowledged attempts are safe, others may be lost.
-    pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<usize> {
+    /// If the journal cannot be written at the end. Acknowledged attempts are safe, others may be
+    /// lost.
+    pub async fn run(
+        self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<usize> {
         let Self { state, end, follower } = self;
         state.rescan(end);
         let following = follower.map(|follower| tokio::spawn(follow(Arc::clone(&state), follower)));
         let sweeper = tokio::spawn(sweep(Arc::clone(&state)));
         let watching = tokio::spawn(watch_log(Arc::clone(&state)));
         let router = routes::router(Arc::clone(&state));
-        let front = Front { auth: Arc::clone(&state.auth), options: Arc::clone(&state.options), router };
+        let front =
+            Front { auth: Arc::clone(&state.auth), options: Arc::clone(&state.options), router };
         let cut = front.run(listener, stop, || state.stop()).await;
         sweeper.abort();
         watching.abort();
@@ -189,8 +206,8 @@ impl Server {
     }
 }
 
-/// Serves `listener` while a server is being built, until `loaded` completes: health checks get a response, and all
-/// other requests a 503.
+/// Serves `listener` while a server is being built, until `loaded` completes: health checks get a
+/// response, and all other requests a 503.
 pub async fn while_loading(
     listener: &TcpListener,
     tokens: Tokens,
@@ -198,7 +215,8 @@ pub async fn while_loading(
     loaded: impl Future<Output = ()>,
 ) {
     let auth = Arc::new(Auth::new(tokens, options));
-    let front = Front { auth, options: Arc::new(options.clone()), router: routes::health::while_loading() };
+    let front =
+        Front { auth, options: Arc::new(options.clone()), router: routes::health::while_loading() };
     front.run_until(listener, loaded).await;
 }
 
@@ -225,13 +243,14 @@ impl Handle {
         self.recount().await;
     }
 
-    /// Drops the marks of the charts that name a forgotten domain or link; those of all hosts if it is not known which.
+    /// Drops the marks of the charts that name a forgotten domain or link; those of all hosts if it
+    /// is not known which.
     pub fn forget_marks(&self, target: Option<&TombstoneTarget>) {
         self.state.attempts.marks().forget(target);
     }
 
-    /// Counts the log again, because old attempts were dropped from it. Requests for figures wait until the count is
-    /// complete.
+    /// Counts the log again, because old attempts were dropped from it. Requests for figures wait
+    /// until the count is complete.
     pub async fn recount(&self) {
         let attempts = Arc::clone(&self.state.attempts);
         match tokio::task::spawn_blocking(move || attempts.reset()).await {

@@ -43,8 +43,8 @@ pub trait RequestSigner: Debug + Send + Sync {
     /// [`Unsigned`] if the request cannot be signed.
     fn sign(&self, method: &str, url: &Url) -> Result<SignatureHeaders, Unsigned>;
 
-    /// Notes the names of a response's headers, in lower case. They may show which form of signature the host of `url`
-    /// reads.
+    /// Notes the names of a response's headers, in lower case. They may show which form of
+    /// signature the host of `url` reads.
     fn observe(&self, url: &Url, headers: &[&str]);
 }
 
@@ -69,6 +69,10 @@ pub(crate) struct StepSigner {
 impl StepSigner {
     /// Returns the signature of a GET of `url` by a fetcher; none if its requests are not signed.
     pub(crate) fn sign(&self, fetcher: &str, url: &Url) -> Option<SignatureHeaders> {
-        self.fetchers.iter().any(|name| **name == *fetcher).then(|| self.signer.sign("GET", url).ok()).flatten()
+        self.fetchers
+            .iter()
+            .any(|name| **name == *fetcher)
+            .then(|| self.signer.sign("GET", url).ok())
+            .flatten()
     }
 }

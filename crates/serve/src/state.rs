@@ -1,4 +1,5 @@
-//! The state that all requests share: the selector, the log, the detector and the limits for clients.
+//! The state that all requests share: the selector, the log, the detector and the limits for
+//! clients.
 //!
 //! Must not know: routes.
 
@@ -38,7 +39,8 @@ pub(crate) struct State {
     pub(crate) unavailable: Arc<UnavailableFetchers>,
     /// The detector for responses that visits report.
     pub(crate) detector: Arc<Detector>,
-    /// The detector for responses that are only classified. It reads whole pages, as the command does.
+    /// The detector for responses that are only classified. It reads whole pages, as the command
+    /// does.
     pub(crate) classifier: Arc<Detector>,
     /// The automatic rollback of a rollout, if any.
     pub(crate) guard: Option<Arc<Guard>>,
@@ -66,7 +68,10 @@ pub(crate) struct State {
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("selector", &self.selector).field("auth", &self.auth).finish_non_exhaustive()
+        f.debug_struct("State")
+            .field("selector", &self.selector)
+            .field("auth", &self.auth)
+            .finish_non_exhaustive()
     }
 }
 
@@ -164,13 +169,18 @@ impl State {
         self: &Arc<Self>,
         work: impl FnOnce(&Arc<Self>) -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let _place = self.workers.acquire().await.map_err(|_| Problem::internal("the server is stopping"))?;
+        let _place = self
+            .workers
+            .acquire()
+            .await
+            .map_err(|_| Problem::internal("the server is stopping"))?;
         let state = Arc::clone(self);
         let done = tokio::task::spawn_blocking(move || work(&state)).await;
         done.map_err(|error| Problem::internal(error.to_string()))
     }
 
-    /// Runs work on a body: at once if it is short, and on a separate thread if parsing it would delay other requests.
+    /// Runs work on a body: at once if it is short, and on a separate thread if parsing it would
+    /// delay other requests.
     ///
     /// # Errors
     /// If the server stops, or the work panicked.

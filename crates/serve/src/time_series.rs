@@ -2,8 +2,9 @@
 //!
 //! Owns: the buckets.
 //!
-//! Invariants: an attempt is in one bucket of each resolution, the one of its time, while that bucket is kept. The
-//! numbers of buckets, names and hosts are bounded, and a new host costs the same however many there are.
+//! Invariants: an attempt is in one bucket of each resolution, the one of its time, while that
+//! bucket is kept. The numbers of buckets, names and hosts are bounded, and a new host costs the
+//! same however many there are.
 //!
 //! Must not know: where attempts come from, how figures are shown. It has no lock; callers lock it.
 
@@ -15,8 +16,8 @@ use fetchwise::analytics::{Importance, ImportanceFold, Row};
 use fetchwise::attempt::Attempt;
 use fetchwise::time::Timestamp;
 
-/// The rings: number of buckets, and length of a bucket in milliseconds. The first ring serves the last quarter of an
-/// hour and the last hour.
+/// The rings: number of buckets, and length of a bucket in milliseconds. The first ring serves the
+/// last quarter of an hour and the last hour.
 const KEPT: [(usize, i64); 3] = [(360, 10_000), (144, 600_000), (168, 3_600_000)];
 /// Maximum number of fetchers with separate counts; others are counted together.
 const MAX_FETCHERS: usize = 64;
@@ -24,7 +25,8 @@ const MAX_FETCHERS: usize = 64;
 const MAX_HEURISTICS: usize = 20_000;
 /// The window for busy hosts, in minutes.
 const MINUTES: usize = 10;
-/// Maximum number of busy hosts. A further one replaces the host whose last attempt was counted first.
+/// Maximum number of busy hosts. A further one replaces the host whose last attempt was counted
+/// first.
 const MAX_HOSTS: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
 const MINUTE_MS: i64 = 60_000;
 /// The smallest number of buckets that a fitted window shows.
@@ -33,7 +35,17 @@ const MIN_SHOWN: usize = 12;
 const OTHERS: &str = "(others)";
 
 /// The period that the dashboard shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
 pub(crate) enum Range {
     /// 90 buckets of ten seconds.
     #[strum(serialize = "15m")]
@@ -60,7 +72,8 @@ impl Range {
         KEPT[ring].1 * (together * length) as i64
     }
 
-    /// Returns the index of its ring, the number of ring buckets per shown bucket, and the number of shown buckets.
+    /// Returns the index of its ring, the number of ring buckets per shown bucket, and the number
+    /// of shown buckets.
     const fn layout(self) -> (usize, usize, usize) {
         match self {
             Self::Quarter => (0, 1, 90),
@@ -178,21 +191,26 @@ impl Series {
         let mut buckets = vec![Bucket::default(); length];
         for (number, bucket) in ring.numbered() {
             let place = number.div_euclid(together as i64) - first;
-            if let Some(sum) = usize::try_from(place).ok().and_then(|place| buckets.get_mut(place)) {
+            if let Some(sum) = usize::try_from(place).ok().and_then(|place| buckets.get_mut(place))
+            {
                 sum.add(bucket);
             }
         }
         SeriesWindow { start: Timestamp::from_millis(first * step_ms), step_ms, buckets }
     }
 
-    /// Returns the buckets of `range` from the first attempt in it. They are as short as those of the shortest range that
-    /// has all of these attempts.
+    /// Returns the buckets of `range` from the first attempt in it. They are as short as those of
+    /// the shortest range that has all of these attempts.
     pub(crate) fn fitted_window(&self, range: Range, now: Timestamp) -> SeriesWindow {
         let whole = self.window(range, now);
-        let count = |window: &SeriesWindow| window.buckets.iter().map(|bucket| bucket.row.attempts).sum::<u64>();
+        let count = |window: &SeriesWindow| {
+            window.buckets.iter().map(|bucket| bucket.row.attempts).sum::<u64>()
+        };
         let attempts = count(&whole);
         let shorter = Range::ALL.into_iter().take_while(|shorter| *shorter != range);
-        let mut fitted = shorter.map(|shorter| self.window(shorter, now)).find(|shorter| count(shorter) == attempts);
+        let mut fitted = shorter
+            .map(|shorter| self.window(shorter, now))
+            .find(|shorter| count(shorter) == attempts);
         if attempts == 0 {
             fitted = None;
         }
@@ -200,7 +218,8 @@ impl Series {
         let first = shown.buckets.iter().position(|bucket| bucket.row.attempts > 0).unwrap_or(0);
         let left_out = first.min(shown.buckets.len().saturating_sub(MIN_SHOWN));
         shown.buckets.drain(..left_out);
-        shown.start = Timestamp::from_millis(shown.start.as_millis() + left_out as i64 * shown.step_ms);
+        shown.start =
+            Timestamp::from_millis(shown.start.as_millis() + left_out as i64 * shown.step_ms);
         shown
     }
 
@@ -214,7 +233,8 @@ impl Series {
 
     /// Returns the `most` hosts with the most attempts in the last ten minutes, the busiest first.
     pub(crate) fn busy(&self, most: usize, now: Timestamp) -> Vec<(String, u64)> {
-        let counted = self.hosts.iter().map(|(host, minutes)| (host.as_str(), minutes.recent(now).attempts));
+        let counted =
+            self.hosts.iter().map(|(host, minutes)| (host.as_str(), minutes.recent(now).attempts));
         let mut hosts: Vec<(&str, u64)> = counted.filter(|(_, count)| *count > 0).collect();
         hosts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         hosts.into_iter().take(most).map(|(host, count)| (host.to_owned(), count)).collect()
@@ -225,8 +245,8 @@ impl Series {
         self.hosts.peek(host).map_or(0, |minutes| minutes.recent(now).attempts)
     }
 
-    /// Returns the `most` heuristics that best predict success of those known before the request, and then as many of
-    /// those that only the response tells.
+    /// Returns the `most` heuristics that best predict success of those known before the request,
+    /// and then as many of those that only the response tells.
     pub(crate) fn heuristics(&self, most: usize) -> Vec<Importance> {
         let mut rows = self.heuristics.rows();
         rows.sort_by(|a, b| b.mutual_information_bits.total_cmp(&a.mutual_information_bits));
@@ -270,7 +290,8 @@ fn at(counts: &mut Vec<u64>, place: usize) -> &mut u64 {
 #[derive(Clone, Debug)]
 struct Ring {
     step_ms: i64,
-    /// Number of the bucket (its time divided by its length) and bucket. An unused slot has the lowest number.
+    /// Number of the bucket (its time divided by its length) and bucket. An unused slot has the
+    /// lowest number.
     places: Vec<(i64, Bucket)>,
 }
 
@@ -298,7 +319,10 @@ impl Ring {
     }
 
     fn numbered(&self) -> impl Iterator<Item = (i64, &Bucket)> {
-        self.places.iter().filter(|(number, _)| *number > i64::MIN).map(|(number, bucket)| (*number, bucket))
+        self.places
+            .iter()
+            .filter(|(number, _)| *number > i64::MIN)
+            .map(|(number, bucket)| (*number, bucket))
     }
 }
 
@@ -344,7 +368,9 @@ impl Minutes {
             self.newest = minute;
         }
         if minute > self.newest - MINUTES as i64 {
-            for (sum, more) in self.counts[place(minute)].iter_mut().zip([of.attempts, of.judged, of.delivered]) {
+            for (sum, more) in
+                self.counts[place(minute)].iter_mut().zip([of.attempts, of.judged, of.delivered])
+            {
                 *sum = sum.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
             }
         }
@@ -389,7 +415,11 @@ mod tests {
     fn attempt(host: usize, fetcher: &str, at: i64) -> Attempt {
         let url = url::Url::parse(&format!("https://h{host}.example/a/b.html")).unwrap();
         let attempt = Attempt::new(&url, fetcher, at_ms(at)).unwrap();
-        if host.is_multiple_of(3) { attempt.failed(ErrorKind::BlockedCaptcha) } else { attempt.delivered() }
+        if host.is_multiple_of(3) {
+            attempt.failed(ErrorKind::BlockedCaptcha)
+        } else {
+            attempt.delivered()
+        }
     }
 
     fn filled(attempts: &[Attempt], now: i64) -> Series {
@@ -409,11 +439,15 @@ mod tests {
         let series = filled(&[attempt(1, "f", NOON - 95_000), attempt(3, "g", NOON)], NOON);
         let shown = series.window(Range::Quarter, at_ms(NOON));
         assert_eq!((shown.buckets.len(), shown.step_ms), (90, 10_000));
-        let places: Vec<usize> = (0..90).filter(|place| shown.buckets[*place].row.attempts > 0).collect();
+        let places: Vec<usize> =
+            (0..90).filter(|place| shown.buckets[*place].row.attempts > 0).collect();
         assert_eq!(places, [79, 89]);
         assert_eq!(shown.start.as_millis() + 79 * 10_000, NOON - 100_000);
         let hour = series.window(Range::Hour, at_ms(NOON));
-        assert_eq!((hour.step_ms, hour.buckets[59].row.banned, hour.buckets[57].row.delivered), (60_000, 1, 1));
+        assert_eq!(
+            (hour.step_ms, hour.buckets[59].row.banned, hour.buckets[57].row.delivered),
+            (60_000, 1, 1)
+        );
         assert_eq!(sum(&hour), (2, 1, vec![1, 1]));
     }
 
@@ -423,14 +457,18 @@ mod tests {
         let mut series = filled(&[attempt(1, "f", NOON), attempt(1, "f", NOON - 2 * hour)], NOON);
         series.observe(&attempt(1, "f", NOON - 3 * hour), at_ms(NOON));
         let count = |range, now| sum(&series.window(range, at_ms(now))).0;
-        assert_eq!([Range::Hour, Range::Day, Range::Week].map(|range| count(range, NOON)), [1, 3, 3]);
+        assert_eq!(
+            [Range::Hour, Range::Day, Range::Week].map(|range| count(range, NOON)),
+            [1, 3, 3]
+        );
         assert_eq!(count(Range::Week, NOON + 167 * hour), 1);
         assert_eq!([Range::Hour, Range::Week].map(|range| count(range, NOON + 400 * hour)), [0, 0]);
     }
 
     #[test]
     fn an_attempt_with_a_future_time_counts_as_of_now() {
-        let series = filled(&[attempt(1, "f", NOON - 50_000), attempt(1, "f", NOON + 86_400_000)], NOON);
+        let series =
+            filled(&[attempt(1, "f", NOON - 50_000), attempt(1, "f", NOON + 86_400_000)], NOON);
         let shown = series.window(Range::Hour, at_ms(NOON));
         assert_eq!((sum(&shown).0, shown.buckets[59].row.attempts), (2, 1));
     }
@@ -438,8 +476,9 @@ mod tests {
     #[test]
     fn merged_halves_equal_the_whole() {
         let names = ["direct_access", "playwright", "x", "y"];
-        let attempts: Vec<Attempt> =
-            (0..5000).map(|n| attempt(n % 7, names[n * n % 4], NOON - (n as i64 * 7919) % 900_000_000)).collect();
+        let attempts: Vec<Attempt> = (0..5000)
+            .map(|n| attempt(n % 7, names[n * n % 4], NOON - (n as i64 * 7919) % 900_000_000))
+            .collect();
         let whole = filled(&attempts, NOON);
         let mut halves = filled(&attempts[3000..], NOON);
         halves.merge(filled(&attempts[..3000], NOON), at_ms(NOON));
@@ -447,9 +486,15 @@ mod tests {
             let (a, b) = (whole.window(range, at_ms(NOON)), halves.window(range, at_ms(NOON)));
             let by_name = |series: &Series, shown: &SeriesWindow| {
                 let sums = sum(shown).2;
-                series.fetchers().map(str::to_owned).zip(sums).collect::<std::collections::BTreeMap<_, _>>()
+                series
+                    .fetchers()
+                    .map(str::to_owned)
+                    .zip(sums)
+                    .collect::<std::collections::BTreeMap<_, _>>()
             };
-            let rows = |shown: &SeriesWindow| shown.buckets.iter().map(|bucket| bucket.row).collect::<Vec<_>>();
+            let rows = |shown: &SeriesWindow| {
+                shown.buckets.iter().map(|bucket| bucket.row).collect::<Vec<_>>()
+            };
             assert_eq!(rows(&a), rows(&b));
             assert_eq!(by_name(&whole, &a), by_name(&halves, &b));
         }
@@ -459,14 +504,21 @@ mod tests {
 
     #[test]
     fn busy_hosts_have_attempts_in_the_last_ten_minutes() {
-        let mut attempts: Vec<Attempt> = (0..30).map(|n| attempt(1, "f", NOON - n * 60_000)).collect();
+        let mut attempts: Vec<Attempt> =
+            (0..30).map(|n| attempt(1, "f", NOON - n * 60_000)).collect();
         attempts.extend((0..3).map(|_| attempt(2, "f", NOON - 100_000)));
         attempts.push(attempt(4, "f", NOON - 3_600_000));
         let series = filled(&attempts, NOON);
-        assert_eq!(series.busy(9, at_ms(NOON)), [("h1.example".to_owned(), 10), ("h2.example".to_owned(), 3)]);
+        assert_eq!(
+            series.busy(9, at_ms(NOON)),
+            [("h1.example".to_owned(), 10), ("h2.example".to_owned(), 3)]
+        );
         assert_eq!(series.busy(1, at_ms(NOON)).len(), 1);
         assert_eq!(
-            (series.recent("h1.example", at_ms(NOON + 300_000)), series.recent("h9.example", at_ms(NOON))),
+            (
+                series.recent("h1.example", at_ms(NOON + 300_000)),
+                series.recent("h9.example", at_ms(NOON))
+            ),
             (5, 0)
         );
         assert!(series.busy(9, at_ms(NOON + 3_600_000)).is_empty());
@@ -475,16 +527,24 @@ mod tests {
     #[test]
     fn a_fitted_window_starts_at_the_first_attempt_with_the_shortest_buckets() {
         let fitted = |ago: &[i64], range| {
-            let attempts: Vec<Attempt> = ago.iter().map(|ago| attempt(1, "f", NOON - ago)).collect();
+            let attempts: Vec<Attempt> =
+                ago.iter().map(|ago| attempt(1, "f", NOON - ago)).collect();
             let shown = filled(&attempts, NOON).fitted_window(range, at_ms(NOON));
             assert_eq!(sum(&shown).0, ago.len() as u64, "{ago:?}");
             let end = shown.start.as_millis() + shown.buckets.len() as i64 * shown.step_ms;
-            assert!(end > NOON && end - shown.step_ms <= NOON, "the last bucket is the present one");
+            assert!(
+                end > NOON && end - shown.step_ms <= NOON,
+                "the last bucket is the present one"
+            );
             (shown.step_ms / 1000, shown.buckets.len(), shown.buckets[0].row.attempts)
         };
         for range in Range::ALL {
             assert_eq!(fitted(&[300_000, 0], range), (10, 31, 1), "{range:?}");
-            assert_eq!(fitted(&[0], range), (10, MIN_SHOWN, 0), "a few buckets stay before a young log: {range:?}");
+            assert_eq!(
+                fitted(&[0], range),
+                (10, MIN_SHOWN, 0),
+                "a few buckets stay before a young log: {range:?}"
+            );
         }
         assert_eq!(fitted(&[2_700_000, 0], Range::Week), (60, 46, 1));
         assert_eq!(fitted(&[36_000_000, 0], Range::Week), (600, 61, 1));
@@ -509,7 +569,10 @@ mod tests {
 
     #[test]
     fn recent_results_of_a_host_are_counted() {
-        let series = filled(&[attempt(3, "f", NOON), attempt(3, "f", NOON - 60_000), attempt(1, "f", NOON)], NOON);
+        let series = filled(
+            &[attempt(3, "f", NOON), attempt(3, "f", NOON - 60_000), attempt(1, "f", NOON)],
+            NOON,
+        );
         let mut hosts: Vec<_> = series.recent_hosts(at_ms(NOON)).collect();
         hosts.sort_by_key(|(host, _)| *host);
         let of = |attempts, delivered| Recent { attempts, judged: attempts, delivered };
@@ -531,7 +594,8 @@ mod tests {
         assert_eq!((attempts, fetchers.iter().sum::<u64>()), (most as u64 + 50, most as u64 + 50));
     }
 
-    /// With 20,000 busy hosts, each attempt at a further one looked at all of them, and was not counted after all.
+    /// With 20,000 busy hosts, each attempt at a further one looked at all of them, and was not
+    /// counted after all.
     #[test]
     fn the_host_that_was_idle_for_longest_makes_room_for_a_new_one() {
         let (mut series, most, now) = (Series::default(), MAX_HOSTS.get(), at_ms(NOON));
@@ -555,7 +619,9 @@ mod tests {
         let [old, new] = [0..most, most..most + 10].map(|hosts| {
             let mut series = Series::default();
             hosts.for_each(|n| {
-                series.minutes_of(&format!("h{n}.example")).add(now, Recent { attempts: 1, ..Recent::default() })
+                series
+                    .minutes_of(&format!("h{n}.example"))
+                    .add(now, Recent { attempts: 1, ..Recent::default() })
             });
             series
         });

@@ -1,7 +1,7 @@
 //! Bearer tokens, stored as hashes only.
 //!
-//! Invariants: comparison takes the same time for every token. No message contains a token, and no token's text
-//! outlives the construction of [`Tokens`].
+//! Invariants: comparison takes the same time for every token. No message contains a token, and no
+//! token's text outlives the construction of [`Tokens`].
 //!
 //! Must not know: which routes need one.
 
@@ -57,12 +57,17 @@ pub enum TokenError {
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = |file: &Option<PathBuf>| {
-            file.as_ref().map_or_else(|| "the variable".to_owned(), |file| file.display().to_string())
+            file.as_ref()
+                .map_or_else(|| "the variable".to_owned(), |file| file.display().to_string())
         };
         match self {
-            Self::Unreadable { file, source } => write!(f, "cannot read tokens from {}: {source}", file.display()),
+            Self::Unreadable { file, source } => {
+                write!(f, "cannot read tokens from {}: {source}", file.display())
+            }
             Self::Line { file, line, what } => write!(f, "{}, line {line}: {what}", place(file)),
-            Self::None { file } => write!(f, "{} contains no token: write one token per line", place(file)),
+            Self::None { file } => {
+                write!(f, "{} contains no token: write one token per line", place(file))
+            }
         }
     }
 }
@@ -77,14 +82,14 @@ impl std::error::Error for TokenError {
 }
 
 impl Tokens {
-    /// Reads a file. Each line has a token, or `sha256:` and the 64 hexadecimal digits of its hash; `#` begins a
-    /// comment.
+    /// Reads a file. Each line has a token, or `sha256:` and the 64 hexadecimal digits of its hash;
+    /// `#` begins a comment.
     ///
     /// # Errors
     /// If the file cannot be read, a line is neither, or there is no token.
     pub fn from_file(file: &Path) -> Result<Self, TokenError> {
-        let text =
-            std::fs::read_to_string(file).map_err(|source| TokenError::Unreadable { file: file.to_owned(), source })?;
+        let text = std::fs::read_to_string(file)
+            .map_err(|source| TokenError::Unreadable { file: file.to_owned(), source })?;
         Self::from_lines(&text, Some(file))
     }
 
@@ -164,10 +169,12 @@ impl Tokens {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let wrong = |what| TokenError::Line { file: file.map(Path::to_owned), line: number + 1, what };
+            let wrong =
+                |what| TokenError::Line { file: file.map(Path::to_owned), line: number + 1, what };
             tokens.hashes.push(match line.strip_prefix(HASHED) {
-                Some(digits) => digits_of(digits)
-                    .ok_or_else(|| wrong("invalid hash: expected sha256: and 64 hexadecimal digits"))?,
+                Some(digits) => digits_of(digits).ok_or_else(|| {
+                    wrong("invalid hash: expected sha256: and 64 hexadecimal digits")
+                })?,
                 None if line.bytes().all(|byte| byte.is_ascii_graphic()) => {
                     tokens.plain += 1;
                     hash(line.as_bytes())

@@ -1,5 +1,5 @@
-//! The candidates that the configuration makes unavailable. An attempt with such a fetcher makes it available, because
-//! the crawler has it.
+//! The candidates that the configuration makes unavailable. An attempt with such a fetcher makes it
+//! available, because the crawler has it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,14 +25,21 @@ pub(crate) struct UnavailableSnapshot {
 }
 
 impl UnavailableFetchers {
-    /// Creates the list from names of candidates of `selector`, with the reason why each is unavailable.
-    pub(crate) fn new(selector: &Selector, reasons: impl IntoIterator<Item = (String, String)>) -> Self {
+    /// Creates the list from names of candidates of `selector`, with the reason why each is
+    /// unavailable.
+    pub(crate) fn new(
+        selector: &Selector,
+        reasons: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
         let known = |(name, why): (String, String)| {
             let id = selector.fetcher_id(&name).filter(|id| selector.is_candidate(*id))?;
             Some((id, (selector.fetcher_name(id).to_owned(), why)))
         };
         let listed = UnavailableSnapshot::of(reasons.into_iter().filter_map(known).collect());
-        Self { are_any: AtomicBool::new(!listed.by_id.is_empty()), now: RwLock::new(Arc::new(listed)) }
+        Self {
+            are_any: AtomicBool::new(!listed.by_id.is_empty()),
+            now: RwLock::new(Arc::new(listed)),
+        }
     }
 
     /// Returns the candidates that are unavailable now.
@@ -43,7 +50,9 @@ impl UnavailableFetchers {
     /// Records an attempt with the fetcher called `name`.
     pub(crate) fn seen(&self, name: &str) {
         // Relaxed: a stale value keeps a fetcher unavailable for one more decision.
-        if !self.are_any.load(Ordering::Relaxed) || !self.listed().by_id.values().any(|(known, _)| known == name) {
+        if !self.are_any.load(Ordering::Relaxed)
+            || !self.listed().by_id.values().any(|(known, _)| known == name)
+        {
             return;
         }
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);

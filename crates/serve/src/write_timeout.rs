@@ -19,7 +19,8 @@ pub(crate) enum Writing {
     Flushed,
 }
 
-/// A stream whose writes fail if they make no progress for a time. It reports its writes to `watch`.
+/// A stream whose writes fail if they make no progress for a time. It reports its writes to
+/// `watch`.
 #[derive(Debug)]
 pub(crate) struct Unstalled<S, W> {
     stream: S,
@@ -52,13 +53,21 @@ impl<S, W: Fn(Writing)> Unstalled<S, W> {
 }
 
 impl<S: AsyncRead + Unpin, W: Unpin> AsyncRead for Unstalled<S, W> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl<S: AsyncWrite + Unpin, W: Fn(Writing) + Unpin> AsyncWrite for Unstalled<S, W> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.check(cx, written.is_pending())?;
         written

@@ -2,8 +2,8 @@
 //!
 //! A stalled reader blocks a run only until the user interrupts it.
 //!
-//! Invariants: before the interruption every write waits, as with any other writer. After it, a write that would block
-//! fails.
+//! Invariants: before the interruption every write waits, as with any other writer. After it, a
+//! write that would block fails.
 //!
 //! Must not know: the content of the output.
 
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// The time at which writes stop waiting, in milliseconds after [`begun`]; at first, never.
 static GIVE_UP_AT: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Limits the wait of all writes to `time` from now. Only a shorter limit than the current one has an effect.
+/// Limits the wait of all writes to `time` from now. Only a shorter limit than the current one has
+/// an effect.
 pub fn give_up_within(time: Duration) {
     let until = begun().elapsed().saturating_add(time).as_millis();
     // Relaxed: a writer that sees the limit a moment later gives up a moment later.
@@ -40,8 +41,8 @@ pub struct InterruptibleWriter<W>(pub W);
 #[cfg(unix)]
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The number of bytes that a pipe with any room takes without blocking: PIPE_BUF, which POSIX allows to be as small as
-/// 512.
+/// The number of bytes that a pipe with any room takes without blocking: PIPE_BUF, which POSIX
+/// allows to be as small as 512.
 #[cfg(unix)]
 const MAX_WRITE_BYTES: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
@@ -53,7 +54,10 @@ impl<W: std::os::fd::AsFd> InterruptibleWriter<W> {
         let look = Timespec { tv_sec: 0, tv_nsec: i64::from(CHECK_INTERVAL.subsec_nanos()) };
         loop {
             match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(&look)) {
-                Ok(0) if begun().elapsed().as_millis() >= u128::from(GIVE_UP_AT.load(Ordering::Relaxed)) => {
+                Ok(0)
+                    if begun().elapsed().as_millis()
+                        >= u128::from(GIVE_UP_AT.load(Ordering::Relaxed)) =>
+                {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "the reader stalled"));
                 }
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}

@@ -1,6 +1,8 @@
-//! What programs around fetchwise print: tables on stdout and messages on stderr, safe for a terminal and with its styles.
+//! What programs around fetchwise print: tables on stdout and messages on stderr, safe for a
+//! terminal and with its styles.
 //!
-//! Owns: how text from outside is made harmless, and how the programs look. Must not know: commands, exit codes and fetchwise.
+//! Owns: how text from outside is made harmless, and how the programs look. Must not know:
+//! commands, exit codes and fetchwise.
 
 pub mod interruptible_writer;
 mod plain;

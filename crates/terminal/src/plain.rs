@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-/// Returns `text` without control characters, for a terminal. Invisible characters and marks that reverse text are
-/// escaped.
+/// Returns `text` without control characters, for a terminal. Invisible characters and marks that
+/// reverse text are escaped.
 pub fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -18,8 +18,8 @@ pub fn plain(text: &str) -> String {
     shown
 }
 
-/// Returns a text of several lines for a terminal, each as [`plain`] returns it. Further lines are indented, so that a
-/// name with a line break cannot pass for a message.
+/// Returns a text of several lines for a terminal, each as [`plain`] returns it. Further lines are
+/// indented, so that a name with a line break cannot pass for a message.
 pub fn plain_lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for (number, line) in text.lines().enumerate() {
@@ -44,8 +44,8 @@ pub fn is_plain(text: &str) -> bool {
     !text.chars().any(|c| c.is_control() || is_deceptive(c))
 }
 
-/// Returns whether a terminal draws nothing for the character although it changes how others appear: direction marks,
-/// joiners, line separators and tags.
+/// Returns whether a terminal draws nothing for the character although it changes how others
+/// appear: direction marks, joiners, line separators and tags.
 fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
@@ -67,7 +67,10 @@ mod tests {
 
     #[test]
     fn a_line_break_in_a_name_does_not_begin_a_message() {
-        assert_eq!(plain_lines("cannot read a\nerror: b\x1b[2J"), "cannot read a\n  error: b\u{fffd}[2J");
+        assert_eq!(
+            plain_lines("cannot read a\nerror: b\x1b[2J"),
+            "cannot read a\n  error: b\u{fffd}[2J"
+        );
         assert_eq!(plain_lines("one\n  hint: two"), "one\n  hint: two");
         assert_eq!(shown(Path::new("a\nb")), "a\u{fffd}b");
     }

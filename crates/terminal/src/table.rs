@@ -17,7 +17,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns a table with these column heads. A head that starts with `>` aligns its column to the right.
+    /// Returns a table with these column heads. A head that starts with `>` aligns its column to
+    /// the right.
     pub fn new(heads: &[&str]) -> Self {
         let right = heads.iter().map(|head| head.starts_with('>')).collect();
         let heads = heads.iter().map(|head| head.trim_start_matches('>').to_owned()).collect();
@@ -44,7 +45,12 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.right.len();
         let width = |column: usize| {
-            self.rows.iter().filter_map(|(_, row)| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+            self.rows
+                .iter()
+                .filter_map(|(_, row)| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         for (index, (style, row)) in self.rows.iter().enumerate() {

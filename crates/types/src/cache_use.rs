@@ -13,7 +13,8 @@ pub enum CacheUse {
     /// Every page is requested in full, and no validators are kept.
     #[default]
     Off,
-    /// Pages with validators are requested with them: an unchanged page costs a request and no body.
+    /// Pages with validators are requested with them: an unchanged page costs a request and no
+    /// body.
     Revalidate,
     /// As [`Revalidate`](Self::Revalidate), and a page within its `max-age` is not requested.
     Fresh,

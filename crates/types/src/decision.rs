@@ -20,7 +20,16 @@ use crate::unknown_name::UnknownName;
 /// assert!("lerned".parse::<Source>().unwrap_err().to_string().contains("learned"));
 /// ```
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::IntoStaticStr, VariantArray,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    VariantArray,
 )]
 #[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = no_source)]
 #[non_exhaustive]
@@ -31,7 +40,8 @@ pub enum Source {
     Inferred,
     /// A cheaper fetcher is tried, although the evidence favours another one.
     Explore,
-    /// The plain fetcher goes first with a short deadline; if it delivers content, that is the result.
+    /// The plain fetcher goes first with a short deadline; if it delivers content, that is the
+    /// result.
     Probe,
     /// The router table names the fetcher.
     HardCoded,
@@ -63,17 +73,27 @@ impl Source {
     }
 }
 
-/// The rule of the policy that made a choice. `docs/concepts/decisions.md` describes the rules of the default policy.
+/// The rule of the policy that made a choice. `docs/concepts/decisions.md` describes the rules of
+/// the default policy.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::IntoStaticStr, VariantArray,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    VariantArray,
 )]
 #[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = no_rule)]
 #[non_exhaustive]
 pub enum Rule {
     /// Best index: the highest index of all candidates.
     Index,
-    /// Domain confidence: the highest index of the candidates that have evidence on this domain, because one of them is
-    /// confident there.
+    /// Domain confidence: the highest index of the candidates that have evidence on this domain,
+    /// because one of them is confident there.
     DomainConfident,
     /// Last attempt: the highest expected worth.
     LastAttempt,
@@ -81,7 +101,8 @@ pub enum Rule {
     Explore,
     /// Last-ditch try: about to give up, the cheapest fetcher that is new on the domain.
     LastDitch,
-    /// Impassable try: no fetcher gets past the host's vendor, and the best candidate is tried anyway.
+    /// Impassable try: no fetcher gets past the host's vendor, and the best candidate is tried
+    /// anyway.
     ImpassableTry,
     /// The cheapest candidate that is confident.
     CheapestConfident,
@@ -126,8 +147,12 @@ impl Rule {
             }
             Self::LastAttempt => "the last attempt allowed: the highest expected worth",
             Self::Explore => "exploration: a cheaper candidate is tried",
-            Self::ImpassableTry => "no fetcher gets past this host's vendor; the best candidate is tried anyway",
-            Self::LastDitch => "about to give up: the cheapest candidate that is new on this domain",
+            Self::ImpassableTry => {
+                "no fetcher gets past this host's vendor; the best candidate is tried anyway"
+            }
+            Self::LastDitch => {
+                "about to give up: the cheapest candidate that is new on this domain"
+            }
             Self::CheapestConfident => "the cheapest confident candidate",
             Self::ProbeFirst => "no candidate is confident: the probe goes first",
             Self::Published => "the published formula over the union of attempts",
@@ -155,8 +180,8 @@ pub struct Selection {
     pub sample_size: f64,
     /// The chance that the policy gave to this choice.
     pub propensity: f64,
-    /// Whether its breaker on this domain is open and was ignored, because all others are open too or the caller named
-    /// it.
+    /// Whether its breaker on this domain is open and was ignored, because all others are open too
+    /// or the caller named it.
     pub breaker_ignored: bool,
 }
 
@@ -174,7 +199,8 @@ pub enum Decision {
     },
     /// No further attempt is worth its cost.
     GiveUp,
-    /// Not even a first attempt is worth its cost: no fetcher gets past the vendor that blocks on this host.
+    /// Not even a first attempt is worth its cost: no fetcher gets past the vendor that blocks on
+    /// this host.
     NoViableFetcher,
 }
 
@@ -194,7 +220,9 @@ impl Decision {
             Self::Selected(take) => take.rule.describe(),
             Self::Paused { .. } => Rule::Paused.describe(),
             Self::GiveUp => "no candidate is worth its cost",
-            Self::NoViableFetcher => "no candidate is worth even a first attempt behind this host's vendor",
+            Self::NoViableFetcher => {
+                "no candidate is worth even a first attempt behind this host's vendor"
+            }
         }
     }
 }
@@ -206,9 +234,15 @@ mod tests {
     #[test]
     fn names_are_those_of_the_json_and_read_back() {
         let sources = Source::ALL.iter().map(|source| source.name()).collect::<Vec<_>>();
-        assert_eq!(sources, ["learned", "inferred", "explore", "probe", "hard_coded", "hinted", "paused"]);
+        assert_eq!(
+            sources,
+            ["learned", "inferred", "explore", "probe", "hard_coded", "hinted", "paused"]
+        );
         assert!(Source::ALL.iter().all(|source| source.name().parse() == Ok(*source)));
-        assert_eq!((Rule::Requested.name(), Rule::DomainConfident.name()), ("caller_hint", "domain_confident"));
+        assert_eq!(
+            (Rule::Requested.name(), Rule::DomainConfident.name()),
+            ("caller_hint", "domain_confident")
+        );
         assert!(Rule::ALL.iter().all(|rule| rule.to_string().parse() == Ok(*rule)));
     }
 

@@ -1,7 +1,7 @@
 //! The result of one request: the vocabulary that detection, fetchers and visits share.
 //!
-//! Owns: [`Outcome`], its mapping to the error table of attempts, and [`FetchResult`], an outcome with everything that
-//! an attempt records.
+//! Owns: [`Outcome`], its mapping to the error table of attempts, and [`FetchResult`], an outcome
+//! with everything that an attempt records.
 //!
 //! Must not know: how a page is read, and what happens next.
 
@@ -20,8 +20,9 @@ use crate::response::Header;
 
 /// The outcome of one request.
 ///
-/// An outcome is an observation, and attributes nothing. The same empty page counts as `wrong_tool` if the fetcher runs
-/// no scripts, and as `empty_content` if it does. [`Outcome::counts_as`] decides.
+/// An outcome is an observation, and attributes nothing. The same empty page counts as `wrong_tool`
+/// if the fetcher runs no scripts, and as `empty_content` if it does. [`Outcome::counts_as`]
+/// decides.
 ///
 /// ```
 /// use fetchwise_types::fetch_result::{Block, Outcome};
@@ -39,8 +40,8 @@ use crate::response::Header;
 pub enum Outcome {
     /// The requested content.
     Content,
-    /// 304 to the caller's own validators: the content is the one that the caller has. A 304 to a request without
-    /// validators is [`Http`](Self::Http).
+    /// 304 to the caller's own validators: the content is the one that the caller has. A 304 to a
+    /// request without validators is [`Http`](Self::Http).
     NotModified,
     /// A page that only sends its reader to another address, in HTML or in a one-line script.
     Redirect {
@@ -60,8 +61,8 @@ pub enum Outcome {
     Queued,
     /// A redirect led to a log-in in place of the page. No fetcher gets further without an account.
     LoginWall,
-    /// The server says on the page that it failed or is being maintained, whatever its status: it refused nobody, and no
-    /// other fetcher would have got more.
+    /// The server says on the page that it failed or is being maintained, whatever its status: it
+    /// refused nobody, and no other fetcher would have got more.
     ServerError,
     /// A status that is neither a success nor a block.
     Http(u16),
@@ -73,18 +74,20 @@ pub enum Outcome {
     Dns,
     /// The TLS handshake failed.
     Tls,
-    /// A server between the crawler and the site failed, not the site: a proxy, an archive, a service.
+    /// A server between the crawler and the site failed, not the site: a proxy, an archive, a
+    /// service.
     Proxy,
     /// A source that serves in place of the site does not have the page.
     NotHeld,
-    /// The network of the crawler put a page in place of the site: a provider, a filter, a captive portal.
+    /// The network of the crawler put a page in place of the site: a provider, a filter, a captive
+    /// portal.
     NetworkBlock,
     /// The body ended before its announced length.
     Truncated,
     /// Too many redirects, or a redirect that goes nowhere.
     RedirectLoop,
-    /// The body is still compressed, although its header promises text. The crawler has not decoded it, so the page says
-    /// nothing about the site or the fetcher.
+    /// The body is still compressed, although its header promises text. The crawler has not decoded
+    /// it, so the page says nothing about the site or the fetcher.
     Undecoded,
     /// The body (or the headers) passed a limit.
     TooLarge,
@@ -92,8 +95,9 @@ pub enum Outcome {
     RefusedAddress,
     /// Not a URL that can be fetched.
     InvalidUrl,
-    /// The host says "not now" to a crawler that it had served: for callers that know it is about speed. Report a 429
-    /// as [`Http`](Self::Http) or [`Blocked`](Self::Blocked); a visit finds out by itself.
+    /// The host says "not now" to a crawler that it had served: for callers that know it is about
+    /// speed. Report a 429 as [`Http`](Self::Http) or [`Blocked`](Self::Blocked); a visit finds out
+    /// by itself.
     RateLimited,
     /// The host's robots.txt asks crawlers not to fetch it.
     Disallowed,
@@ -107,8 +111,9 @@ pub enum Outcome {
     Reserved,
     /// The crawl's own policy leaves the page.
     LeftByPolicy,
-    /// The crawler's own machine is at its limits (descriptors, ports, disk, no network). Neither a site nor a fetcher
-    /// caused it, so nothing is recorded, and the visit tries again a little later.
+    /// The crawler's own machine is at its limits (descriptors, ports, disk, no network). Neither a
+    /// site nor a fetcher caused it, so nothing is recorded, and the visit tries again a little
+    /// later.
     Local,
     /// A failure that only the caller has a name for. It counts as the fetcher's failure.
     Other(Box<str>),
@@ -180,13 +185,13 @@ impl Block {
 }
 
 impl Outcome {
-    /// Maps the outcome of a request by a fetcher like `by` to the error table. This is the only place where an
-    /// observation becomes an entry of that table.
+    /// Maps the outcome of a request by a fetcher like `by` to the error table. This is the only
+    /// place where an observation becomes an entry of that table.
     ///
-    /// Statuses that no table names: 204 and 205 say that there is nothing to get, for any fetcher (`not_found`). A 304
-    /// brings no content, so it counts as empty. Another 3xx leads nowhere (`redirect_loop`). 1xx and 0 are not final
-    /// (`network_error`). 408, 421 and 425 ask for the request once more, and 600 and above, such as 999, count as 5xx:
-    /// all are a `server_error`.
+    /// Statuses that no table names: 204 and 205 say that there is nothing to get, for any fetcher
+    /// (`not_found`). A 304 brings no content, so it counts as empty. Another 3xx leads nowhere
+    /// (`redirect_loop`). 1xx and 0 are not final (`network_error`). 408, 421 and 425 ask for the
+    /// request once more, and 600 and above, such as 999, count as 5xx: all are a `server_error`.
     ///
     /// # Errors
     /// The type of the failure, if it is one.
@@ -244,15 +249,20 @@ impl Outcome {
 impl Outcome {
     /// Returns whether what came is a block, a waiting room, a log-in or an error page.
     const fn is_no_page(&self) -> bool {
-        matches!(self, Self::Blocked(_) | Self::Queued | Self::LoginWall | Self::ServerError | Self::Http(_))
+        matches!(
+            self,
+            Self::Blocked(_) | Self::Queued | Self::LoginWall | Self::ServerError | Self::Http(_)
+        )
     }
 
-    /// Returns the outcome if the body ended before its announced length. Nothing that was read in it is reliable,
-    /// unless a block or a status is decisive.
+    /// Returns the outcome if the body ended before its announced length. Nothing that was read in
+    /// it is reliable, unless a block or a status is decisive.
     #[must_use]
     pub fn truncated(self) -> Self {
         match self {
-            Self::Content | Self::Empty | Self::Shell { .. } | Self::Redirect { .. } => Self::Truncated,
+            Self::Content | Self::Empty | Self::Shell { .. } | Self::Redirect { .. } => {
+                Self::Truncated
+            }
             other => other,
         }
     }
@@ -321,7 +331,9 @@ impl fmt::Display for Outcome {
                 }
                 block.rule.as_ref().map_or(Ok(()), |rule| write!(f, " (rule {rule})"))
             }
-            Self::Shell { framework } => write!(f, "{} shell", framework.as_deref().unwrap_or("script")),
+            Self::Shell { framework } => {
+                write!(f, "{} shell", framework.as_deref().unwrap_or("script"))
+            }
             Self::Empty => f.write_str("almost no text"),
             Self::Queued => f.write_str("waiting room"),
             Self::LoginWall => f.write_str("a log-in in place of the page"),
@@ -345,7 +357,9 @@ impl fmt::Display for Outcome {
             Self::PaymentRequired => f.write_str("the site asks for a price"),
             Self::Declined => f.write_str("the site declines this crawler"),
             Self::IdentityRejected => f.write_str("the site rejects the crawler's signature"),
-            Self::Reserved => f.write_str("the site reserves the page against every purpose of this crawl"),
+            Self::Reserved => {
+                f.write_str("the site reserves the page against every purpose of this crawl")
+            }
             Self::LeftByPolicy => f.write_str("the crawl's policy leaves the page"),
             Self::Local => f.write_str("this machine is at its limits"),
             Self::Other(name) => f.write_str(name),
@@ -353,7 +367,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The visible text of a page that has little of it. It distinguishes a short page from a short block.
+/// The visible text of a page that has little of it. It distinguishes a short page from a short
+/// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShortPage {
@@ -366,7 +381,8 @@ pub struct ShortPage {
 }
 
 impl ShortPage {
-    /// Returns a page with this number of visible characters and this text hash, and without a hint of a block.
+    /// Returns a page with this number of visible characters and this text hash, and without a hint
+    /// of a block.
     pub fn new(chars: u32, text_hash: u64) -> Self {
         Self { chars, text_hash, is_suspect: false }
     }
@@ -386,17 +402,20 @@ pub struct FetchResult {
     pub outcome: Outcome,
     /// The HTTP status, if there was one.
     pub status: Option<u16>,
-    /// The response's headers; [`STORED_HEADERS`](crate::attempt::STORED_HEADERS) of them are recorded.
+    /// The response's headers; [`STORED_HEADERS`](crate::attempt::STORED_HEADERS) of them are
+    /// recorded.
     pub headers: Vec<Header>,
     /// The heuristics that the response shows.
     pub heuristics: Vec<Heuristic>,
     /// The pause that the response asks for. If `None`, a `Retry-After` among the headers counts.
     pub retry_after: Option<Duration>,
-    /// Number of requests to its host, if known: redirects on the host, and the requests of a rendered page.
+    /// Number of requests to its host, if known: redirects on the host, and the requests of a
+    /// rendered page.
     pub requests: Option<u16>,
     /// Duration of the request. If `None`, the time since the fetch was handed out counts.
     pub duration: Option<Duration>,
-    /// The part of the duration that this machine caused, if it is measured. It does not count as the host's latency.
+    /// The part of the duration that this machine caused, if it is measured. It does not count as
+    /// the host's latency.
     pub local_delay: Option<Duration>,
     /// What the terms of the page permit, if it has some.
     pub consent: Option<Box<Consent>>,
@@ -404,25 +423,27 @@ pub struct FetchResult {
     pub price: Option<Box<str>>,
     /// The text of a page that has little of it.
     pub short: Option<ShortPage>,
-    /// SimHash of the text of a page with little text: almost equal for almost equal text, whatever its numbers. `None`
-    /// for pages with much text and for anything but HTML.
+    /// SimHash of the text of a page with little text: almost equal for almost equal text, whatever
+    /// its numbers. `None` for pages with much text and for anything but HTML.
     pub simhash: Option<u64>,
-    /// The reason of the detector's verdict. `None` for plain content, and for what no detector has read.
+    /// The reason of the detector's verdict. `None` for plain content, and for what no detector has
+    /// read.
     pub verdict: Option<Box<VerdictReason>>,
     /// The reason in words, for people; the outcome in words if `None`.
     pub message: Option<String>,
     /// The server that responded in place of the site, if the site was not contacted.
     pub provenance: Option<Provenance>,
-    /// The URL that responded, after redirects, or the one at which a failed request stood. If it is on another host,
-    /// that host gets the pause, the pace, the block and the evidence. If `None`, the requested URL responded.
+    /// The URL that responded, after redirects, or the one at which a failed request stood. If it
+    /// is on another host, that host gets the pause, the pace, the block and the evidence. If
+    /// `None`, the requested URL responded.
     pub final_url: Option<Box<Url>>,
-    /// URLs of requests that the server did not answer: it closed the kept connection instead, and the client sent each
-    /// again. Each is recorded as an attempt without weight.
+    /// URLs of requests that the server did not answer: it closed the kept connection instead, and
+    /// the client sent each again. Each is recorded as an attempt without weight.
     pub unanswered: Vec<Url>,
     /// Whether the host refused the connection. A browser on this machine would be refused as well.
     pub is_refused: bool,
-    /// Whether another kind of client may not have this failure: it knows other certificates, or speaks other versions
-    /// of a protocol. Such a failure does not end the visit.
+    /// Whether another kind of client may not have this failure: it knows other certificates, or
+    /// speaks other versions of a protocol. Such a failure does not end the visit.
     pub is_of_client: bool,
 }
 
@@ -461,14 +482,19 @@ impl From<ErrorKind> for FetchResult {
 impl FetchResult {
     /// Returns whether the page is one of no site: see [`DEFAULT_PAGE`].
     pub fn is_default_page(&self) -> bool {
-        self.heuristics.iter().any(|shown| shown.kind == SAME_PAGE_OTHER_SITES && shown.value == DEFAULT_PAGE)
+        self.heuristics
+            .iter()
+            .any(|shown| shown.kind == SAME_PAGE_OTHER_SITES && shown.value == DEFAULT_PAGE)
     }
 
-    /// Returns the headers that an attempt records: the reason of the verdict and the stored ones of the response.
+    /// Returns the headers that an attempt records: the reason of the verdict and the stored ones
+    /// of the response.
     pub fn recorded_headers(&self) -> Vec<Header> {
         // No response has such a name: it would be taken for what the crawler says.
         let own = self.verdict.iter().flat_map(|reason| reason.headers());
-        let theirs = stored_headers(&self.headers).into_iter().filter(|header| !header.name.starts_with(':'));
+        let theirs = stored_headers(&self.headers)
+            .into_iter()
+            .filter(|header| !header.name.starts_with(':'));
         own.chain(theirs).collect()
     }
 
@@ -496,18 +522,24 @@ impl FetchResult {
         Self { local_delay: Some(local_delay), ..self }
     }
 
-    /// Returns the result as one of a server that responded in place of the site: an archive's copy, a search service's
-    /// record.
+    /// Returns the result as one of a server that responded in place of the site: an archive's
+    /// copy, a search service's record.
     ///
-    /// It says nothing about the site of today. A copy of a block, of a waiting room or of an error page is not a copy
-    /// of the page: it counts as `not_held`, and blocks nobody. Its headers ask nothing of this crawler. The server and
-    /// the day of the copy become the heuristics `served_by` and `archived_at`.
+    /// It says nothing about the site of today. A copy of a block, of a waiting room or of an error
+    /// page is not a copy of the page: it counts as `not_held`, and blocks nobody. Its headers ask
+    /// nothing of this crawler. The server and the day of the copy become the heuristics
+    /// `served_by` and `archived_at`.
     #[must_use]
     pub fn with_provenance(mut self, provenance: Provenance) -> Self {
-        let is_refusal =
-            matches!(self.outcome, Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected);
+        let is_refusal = matches!(
+            self.outcome,
+            Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected
+        );
         if is_refusal || self.outcome.is_no_page() {
-            self.message = Some(format!("{} has a copy, but it is not a page: {}", provenance.by, self.outcome));
+            self.message = Some(format!(
+                "{} has a copy, but it is not a page: {}",
+                provenance.by, self.outcome
+            ));
             (self.outcome, self.status) = (Outcome::NotHeld, None);
         }
         (self.retry_after, self.price) = (None, None);
@@ -558,15 +590,22 @@ mod tests {
         let by = FetcherSpec::by_name("direct_access");
         for block in [Block::challenge(), Block::refusal()] {
             let name = block.kind.to_string();
-            let error = Outcome::Blocked(block).counts_as(&by).map_err(|error| error.name().to_owned());
+            let error =
+                Outcome::Blocked(block).counts_as(&by).map_err(|error| error.name().to_owned());
             assert_eq!(error, Err(name));
         }
-        assert_eq!((BlockKind::Challenge.name(), BlockKind::Refusal.name()), ("blocked_captcha", "blocked_403"));
+        assert_eq!(
+            (BlockKind::Challenge.name(), BlockKind::Refusal.name()),
+            ("blocked_captcha", "blocked_403")
+        );
     }
 
     #[test]
     fn a_name_that_only_the_caller_knows_is_recorded() {
         let by = FetcherSpec::by_name("direct_access");
-        assert_eq!(Outcome::Other("gremlins".into()).counts_as(&by), Err(ErrorType::Other("gremlins".into())));
+        assert_eq!(
+            Outcome::Other("gremlins".into()).counts_as(&by),
+            Err(ErrorType::Other("gremlins".into()))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The status of a fleet's node: what the node counts, what its commands print and what its server answers.
+//! The status of a fleet's node: what the node counts, what its commands print and what its server
+//! answers.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ pub struct FleetStatus {
     pub node: String,
     /// The pool.
     pub pool: String,
-    /// The scope in which it reads other nodes: `all`, or `own` for evidence that belongs to no single site.
+    /// The scope in which it reads other nodes: `all`, or `own` for evidence that belongs to no
+    /// single site.
     #[serde(default)]
     pub scope: String,
     /// Whether the broker responds.
@@ -38,7 +40,8 @@ pub struct FleetStatus {
     /// The number of domains that it has forgotten because of another node's request.
     #[serde(default)]
     pub forgot: u64,
-    /// In scope `own`: the number of nodes whose evidence of this node's sites is still to be applied.
+    /// In scope `own`: the number of nodes whose evidence of this node's sites is still to be
+    /// applied.
     #[serde(default)]
     pub handover_pending: u64,
     /// The number of links with a state from peers that may still matter.
@@ -137,8 +140,8 @@ pub struct FleetCounts {
     /// Failed publish calls.
     #[serde(default)]
     pub failures: u64,
-    /// A histogram of the delay from the broker to this node: upper bounds in milliseconds, and the number of attempts
-    /// in each bucket.
+    /// A histogram of the delay from the broker to this node: upper bounds in milliseconds, and the
+    /// number of attempts in each bucket.
     pub delays: BTreeMap<u64, u64>,
     /// The sum of these delays in milliseconds.
     #[serde(default)]
@@ -155,7 +158,8 @@ impl FleetCounts {
         *self.delays.entry(end).or_default() += 1;
         self.delayed_ms = self.delayed_ms.saturating_add(ms);
     }
-    /// Returns the counters with all bounds of [`DELAYS_MS`], so that sums over time always have the same ones.
+    /// Returns the counters with all bounds of [`DELAYS_MS`], so that sums over time always have
+    /// the same ones.
     #[must_use]
     pub fn with_all_bounds(mut self) -> Self {
         for end in DELAYS_MS {

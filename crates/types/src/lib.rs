@@ -1,7 +1,8 @@
-//! The types that the crates of fetchwise share: attempts, heuristics, fetch results, fetchers, decisions, responses
-//! and time.
+//! The types that the crates of fetchwise share: attempts, heuristics, fetch results, fetchers,
+//! decisions, responses and time.
 //!
-//! Embed [`fetchwise`](https://docs.rs/fetchwise), which re-exports every module of this crate under the same name.
+//! Embed [`fetchwise`](https://docs.rs/fetchwise), which re-exports every module of this crate
+//! under the same name.
 //!
 //! Owns: the types that cross a crate boundary, and their form as JSON (feature `json`).
 //!

@@ -1,5 +1,5 @@
-//! The source of a response that the site itself did not give, and its time: an archive's copy, a search service's
-//! record.
+//! The source of a response that the site itself did not give, and its time: an archive's copy, a
+//! search service's record.
 //!
 //! Invariants: a response from another server says nothing about the site of today.
 //!
@@ -42,8 +42,8 @@ impl Provenance {
     }
 }
 
-/// Returns the date of the day with this number, counted from 1970-01-01. The calendar has eras of 400 years that begin
-/// in March.
+/// Returns the date of the day with this number, counted from 1970-01-01. The calendar has eras of
+/// 400 years that begin in March.
 fn date_of(day: i64) -> (i64, i64, i64) {
     let day = day.saturating_add(719_468);
     let (era, of_era) = (day.div_euclid(146_097), day.rem_euclid(146_097));

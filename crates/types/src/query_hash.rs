@@ -1,8 +1,8 @@
-//! Query strings of URLs, with hashes in place of their values: for files that name links and must not have the secrets
-//! in them.
+//! Query strings of URLs, with hashes in place of their values: for files that name links and must
+//! not have the secrets in them.
 //!
-//! Invariants: the same URL and key give the same text, so a link keeps its identity. A text that is hashed already stays
-//! as it is. What remains is a URL wherever the URL was one.
+//! Invariants: the same URL and key give the same text, so a link keeps its identity. A text that
+//! is hashed already stays as it is. What remains is a URL wherever the URL was one.
 //!
 //! Must not know: where the key is kept.
 
@@ -37,8 +37,8 @@ impl QueryHash {
         Self { key }
     }
 
-    /// Returns an http or https URL with hashes in place of the values of its query. A part without `=` is a value. All
-    /// other texts stay, and so do path and fragment.
+    /// Returns an http or https URL with hashes in place of the values of its query. A part without
+    /// `=` is a value. All other texts stay, and so do path and fragment.
     ///
     /// ```
     /// use fetchwise_types::query_hash::QueryHash;
@@ -51,7 +51,9 @@ impl QueryHash {
     /// ```
     pub fn url<'u>(&self, text: &'u str) -> Cow<'u, str> {
         let (page, fragment) = text.split_at(text.find('#').unwrap_or(text.len()));
-        let Some(begin) = page.find('?').filter(|_| is_web(page)) else { return Cow::Borrowed(text) };
+        let Some(begin) = page.find('?').filter(|_| is_web(page)) else {
+            return Cow::Borrowed(text);
+        };
         let (before, query) = page.split_at(begin + 1);
         if query.split('&').all(|part| is_hashed(value_of(part).1)) {
             return Cow::Borrowed(text);
@@ -87,11 +89,14 @@ fn value_of(part: &str) -> (&str, &str) {
 fn is_hashed(value: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let digits = value.strip_prefix(MARK);
-    value.is_empty() || digits.is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(is_digit))
+    value.is_empty()
+        || digits.is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(is_digit))
 }
 
 fn is_web(text: &str) -> bool {
-    let begins = |scheme: &str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    let begins = |scheme: &str| {
+        text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
     begins("http://") || begins("https://")
 }
 
@@ -107,18 +112,31 @@ mod tests {
         let url = HASH.url("http://e.org/p;x=1?a=SECRET&b=SECRET&SECRET&c=&d=S=SECRET#f?SECRETS");
         let parts: Vec<&str> = url.split(['?', '&', '#']).collect();
         assert_eq!((parts[0], parts[4], parts[6]), ("http://e.org/p;x=1", "c=", "f"));
-        assert_eq!(parts[1].strip_prefix("a="), parts[2].strip_prefix("b="), "equal values have equal hashes");
+        assert_eq!(
+            parts[1].strip_prefix("a="),
+            parts[2].strip_prefix("b="),
+            "equal values have equal hashes"
+        );
         assert_eq!(parts[3], &parts[1][2..], "a part without a name is a value");
         assert!(parts[5].starts_with("d=~") && parts[5].len() == 19, "{url}");
-        assert_ne!(QueryHash::new([2; KEY_BYTES]).url("http://e.org/?a=1"), HASH.url("http://e.org/?a=1"));
+        assert_ne!(
+            QueryHash::new([2; KEY_BYTES]).url("http://e.org/?a=1"),
+            HASH.url("http://e.org/?a=1")
+        );
         assert_ne!(HASH.url("http://e.org/?a=1"), HASH.url("http://e.org/?a=2"));
     }
 
     #[test]
     fn texts_without_a_query_of_the_web_stay() {
-        for text in
-            ["http://e.org/", "http://e.org/?", "article 17?a=b", "", "ftp://e.org/?a=b", "é", "HTTP://e.org/#?a"]
-        {
+        for text in [
+            "http://e.org/",
+            "http://e.org/?",
+            "article 17?a=b",
+            "",
+            "ftp://e.org/?a=b",
+            "é",
+            "HTTP://e.org/#?a",
+        ] {
             assert_eq!(HASH.url(text), text);
         }
         assert!(HASH.url("HTTPS://e.org/?a=b").contains('~'));

@@ -1,10 +1,12 @@
-//! Fetchers as the decision sees them: a name, a class and the cost of a request. Names become small numbers here.
+//! Fetchers as the decision sees them: a name, a class and the cost of a request. Names become
+//! small numbers here.
 //!
 //! Owns: the built-in names, and the defaults of each class.
 //!
-//! Invariants: ids are given in order of registration, are never reused, and index fixed slots. Reading a spec takes no
-//! lock. A change of costs adds a list of candidates and leaves the older ones in place, so that a reference to a spec
-//! stays valid, and a walk over the candidates sees the costs of one moment.
+//! Invariants: ids are given in order of registration, are never reused, and index fixed slots.
+//! Reading a spec takes no lock. A change of costs adds a list of candidates and leaves the older
+//! ones in place, so that a reference to a spec stays valid, and a walk over the candidates sees
+//! the costs of one moment.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -16,8 +18,9 @@ use crate::unknown_name::UnknownName;
 /// Maximum number of candidates of one selector.
 pub const MAX_CANDIDATES: usize = 64;
 
-/// Maximum number of fetcher names that a selector knows, with those that only the log has. Every decision walks over
-/// the evidence of all of them, so a log with invented names must not make it slow.
+/// Maximum number of fetcher names that a selector knows, with those that only the log has. Every
+/// decision walks over the evidence of all of them, so a log with invented names must not make it
+/// slow.
 pub const MAX_FETCHERS: usize = 256;
 
 /// The class of a fetcher. It sets the defaults of its [`FetcherSpec`].
@@ -87,25 +90,26 @@ pub struct FetcherSpec {
     pub class: Class,
     /// The cost of a request, in plain requests.
     pub cost: f64,
-    /// Whether the cost is measured by the duration of its requests, mainly those on the host. [`cost`](Self::cost) is
-    /// then the start value; the measured cost stays between a quarter and four times of it.
+    /// Whether the cost is measured by the duration of its requests, mainly those on the host.
+    /// [`cost`](Self::cost) is then the start value; the measured cost stays between a quarter and
+    /// four times of it.
     pub measures_cost: bool,
     /// The worth of what it delivers, as a share of the page itself: an archive's copy is old.
     pub quality: f64,
     /// The chance of success without any evidence.
     pub prior: f64,
-    /// The charge for a success that may be false, as a share of a page's worth: a fetcher that does not render can
-    /// take a shell for content.
+    /// The charge for a success that may be false, as a share of a page's worth: a fetcher that
+    /// does not render can take a shell for content.
     pub false_success: f64,
     /// Whether it runs scripts.
     pub renders: bool,
     /// Whether it signs its requests: a site can verify which crawler it is.
     pub signed: bool,
-    /// Whether the site can tell which crawler it is: by a signature, or by the product token in its `User-Agent`. A
-    /// fetcher that does not contact the site declares itself too.
+    /// Whether the site can tell which crawler it is: by a signature, or by the product token in
+    /// its `User-Agent`. A fetcher that does not contact the site declares itself too.
     pub declared: bool,
-    /// The name of the fetcher that makes the same requests without a signature. Where a signed fetcher has no evidence,
-    /// that of its twin counts, except for blocks.
+    /// The name of the fetcher that makes the same requests without a signature. Where a signed
+    /// fetcher has no evidence, that of its twin counts, except for blocks.
     pub twin: Option<Box<str>>,
 }
 
@@ -197,7 +201,8 @@ impl FetcherSpec {
         Self { signed: true, declared: true, ..self }
     }
 
-    /// Returns the default spec of `name`: the built-in names have their class, any other is [`Class::Unknown`].
+    /// Returns the default spec of `name`: the built-in names have their class, any other is
+    /// [`Class::Unknown`].
     #[inline]
     pub fn by_name(name: &str) -> Self {
         let name = canonical(name);
@@ -205,7 +210,8 @@ impl FetcherSpec {
             let Self { class, .. } = Self::by_name(twin);
             return Self::new(name, class).signed_twin_of(twin);
         }
-        let class = BUILT_IN.iter().find(|(n, _)| *n == name).map_or(Class::Unknown, |&(_, class)| class);
+        let class =
+            BUILT_IN.iter().find(|(n, _)| *n == name).map_or(Class::Unknown, |&(_, class)| class);
         Self::new(name, class)
     }
 }
@@ -213,8 +219,10 @@ impl FetcherSpec {
 /// The fetcher that probes, unless one that signs does: the cheapest one.
 pub const PROBE_FETCHER: &str = "direct_access";
 
-/// The names of the fetchers that sign, each with its twin. They are candidates only for a crawler with an identity.
-pub const SIGNED: [(&str, &str); 2] = [("direct_signed", PROBE_FETCHER), ("browser_signed", "playwright")];
+/// The names of the fetchers that sign, each with its twin. They are candidates only for a crawler
+/// with an identity.
+pub const SIGNED: [(&str, &str); 2] =
+    [("direct_signed", PROBE_FETCHER), ("browser_signed", "playwright")];
 
 /// The built-in names, cheapest first within their kind.
 pub const BUILT_IN: &[(&str, Class)] = &[
@@ -252,8 +260,8 @@ pub enum RegistryError {
 
 /// A fetcher's number within one selector.
 ///
-/// Ids are meaningful only with the selector, or the [`Registry`], that gave them out. Ids below [`MAX_CANDIDATES`] can
-/// be in a [`FetcherSet`].
+/// Ids are meaningful only with the selector, or the [`Registry`], that gave them out. Ids below
+/// [`MAX_CANDIDATES`] can be in a [`FetcherSet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FetcherId(
     /// The position in the order of registration, from 0 on.
@@ -317,8 +325,8 @@ impl FetcherSet {
 
 /// All fetchers that a selector knows, by id. Candidates come first.
 ///
-/// Threads share it by reference: registering a name takes no lock, and of a registered fetcher only the cost can change.
-/// It has room for [`MAX_FETCHERS`] names.
+/// Threads share it by reference: registering a name takes no lock, and of a registered fetcher
+/// only the cost can change. It has room for [`MAX_FETCHERS`] names.
 #[derive(Debug)]
 pub struct Registry {
     /// The candidates, once for each change of their costs. There is one list at least.
@@ -335,8 +343,8 @@ pub struct Registry {
     signed: FetcherSet,
     /// The candidate that probes.
     probe: Option<FetcherId>,
-    /// The places of the names that are no candidates, by hash: one more than the slot, or 0. A name lies at its hash, or
-    /// in the next free place.
+    /// The places of the names that are no candidates, by hash: one more than the slot, or 0. A
+    /// name lies at its hash, or in the next free place.
     index: Box<[AtomicU16]>,
 }
 
@@ -353,21 +361,27 @@ impl Registry {
         if let Some(extra) = specs.get(MAX_CANDIDATES) {
             return Err(RegistryError::TooMany { name: extra.name.to_string() });
         }
-        let is_duplicate =
-            |(place, spec): &(usize, &FetcherSpec)| specs[..*place].iter().any(|known| known.name == spec.name);
+        let is_duplicate = |(place, spec): &(usize, &FetcherSpec)| {
+            specs[..*place].iter().any(|known| known.name == spec.name)
+        };
         if let Some((_, duplicate)) = specs.iter().enumerate().find(is_duplicate) {
             return Err(RegistryError::Duplicate { name: duplicate.name.to_string() });
         }
         let count = specs.len();
         let mut signed = FetcherSet::EMPTY;
-        (0..).zip(&specs).filter(|(_, spec)| spec.signed).for_each(|(place, _)| signed.insert(FetcherId(place)));
+        (0..)
+            .zip(&specs)
+            .filter(|(_, spec)| spec.signed)
+            .for_each(|(place, _)| signed.insert(FetcherId(place)));
         let is_probe = |spec: &FetcherSpec| match signed.is_empty() {
             true => &*spec.name == PROBE_FETCHER,
             false => spec.class == Class::Plain,
         };
         let probe = specs.iter().position(is_probe).map(|place| FetcherId(place as u16));
-        let with_twins: Vec<(FetcherId, Box<str>)> =
-            (0..).zip(&specs).filter_map(|(place, spec)| Some((FetcherId(place), spec.twin.clone()?))).collect();
+        let with_twins: Vec<(FetcherId, Box<str>)> = (0..)
+            .zip(&specs)
+            .filter_map(|(place, spec)| Some((FetcherId(place), spec.twin.clone()?)))
+            .collect();
         let slots = std::iter::repeat_with(OnceLock::new).take(MAX_FETCHERS).collect();
         let index = std::iter::repeat_with(|| AtomicU16::new(0)).take(INDEX_PLACES).collect();
         let mut registry = Self {
@@ -381,13 +395,15 @@ impl Registry {
             probe,
             index,
         };
-        let twins = with_twins.into_iter().filter_map(|(id, twin)| Some((id, registry.intern(&twin)?)));
+        let twins =
+            with_twins.into_iter().filter_map(|(id, twin)| Some((id, registry.intern(&twin)?)));
         let twins = twins.filter(|(id, twin)| id != twin).collect();
         registry.twins = twins;
         Ok(registry)
     }
 
-    /// Returns the candidates that sign and have a twin, each with its twin. The twin need not be a candidate.
+    /// Returns the candidates that sign and have a twin, each with its twin. The twin need not be a
+    /// candidate.
     #[inline]
     pub fn twins(&self) -> &[(FetcherId, FetcherId)] {
         &self.twins
@@ -399,7 +415,8 @@ impl Registry {
         self.signed
     }
 
-    /// Returns the candidate that probes: the first plain one if any candidate signs, else the one of this name.
+    /// Returns the candidate that probes: the first plain one if any candidate signs, else the one
+    /// of this name.
     #[inline]
     pub fn probe(&self) -> Option<FetcherId> {
         self.probe
@@ -424,11 +441,12 @@ impl Registry {
         self.lists.get(self.list.load(Ordering::Acquire)).map_or(&[], |list| list)
     }
 
-    /// Sets the cost of a request for each candidate by `cost`, which returns it in plain requests, and whether it is
-    /// measured; `None` leaves a candidate as it is. Returns whether any cost has changed.
+    /// Sets the cost of a request for each candidate by `cost`, which returns it in plain requests,
+    /// and whether it is measured; `None` leaves a candidate as it is. Returns whether any cost has
+    /// changed.
     ///
-    /// A decision sees the old costs or the new ones. Each change keeps a list of candidates until the registry is
-    /// dropped. Concurrent changes are the caller's to avoid: the later one wins.
+    /// A decision sees the old costs or the new ones. Each change keeps a list of candidates until
+    /// the registry is dropped. Concurrent changes are the caller's to avoid: the later one wins.
     pub fn set_costs(&self, cost: impl Fn(&FetcherSpec) -> Option<(f64, bool)>) -> bool {
         let before = self.list();
         let with_cost = |spec: &FetcherSpec| {
@@ -459,8 +477,8 @@ impl Registry {
         self.list().get(id.index()).or_else(|| self.slots.get(id.index())?.get())
     }
 
-    /// Returns the id of `name`, or of the name that it is an alias of, if it is known. Cost: linear in the number of
-    /// candidates, and a hash for other names.
+    /// Returns the id of `name`, or of the name that it is an alias of, if it is known. Cost:
+    /// linear in the number of candidates, and a hash for other names.
     #[inline]
     pub fn find(&self, name: &str) -> Option<FetcherId> {
         let name = canonical(name);
@@ -497,11 +515,12 @@ impl Registry {
         }
     }
 
-    /// Returns the id of `name`, and registers it if it is unknown. `None` if there is no room for another name.
+    /// Returns the id of `name`, and registers it if it is unknown. `None` if there is no room for
+    /// another name.
     #[inline]
     pub fn intern(&self, name: &str) -> Option<FetcherId> {
-        // Counted before the search: a name that another thread registers meanwhile lies behind it, where the loop
-        // finds it. Acquire pairs with the Release below.
+        // Counted before the search: a name that another thread registers meanwhile lies behind it,
+        // where the loop finds it. Acquire pairs with the Release below.
         let from = self.len.load(Ordering::Acquire);
         if let Some(id) = self.find(name) {
             return Some(id);
@@ -528,8 +547,11 @@ mod tests {
 
     #[test]
     fn ids_follow_registration_and_aliases_resolve() {
-        let registry =
-            Registry::new(vec![FetcherSpec::by_name("direct_access"), FetcherSpec::by_name("playwright")]).unwrap();
+        let registry = Registry::new(vec![
+            FetcherSpec::by_name("direct_access"),
+            FetcherSpec::by_name("playwright"),
+        ])
+        .unwrap();
         assert_eq!(registry.find("simple_http"), Some(FetcherId(0)));
         assert_eq!(registry.intern("yt"), Some(FetcherId(2)));
         assert_eq!(registry.intern("yt"), Some(FetcherId(2)));
@@ -543,15 +565,27 @@ mod tests {
         let names = ["direct_access", "playwright", "stealth"];
         let registry = Registry::new(names.map(FetcherSpec::by_name).to_vec()).unwrap();
         registry.intern("other");
-        let costs = || registry.candidates().map(|(_, spec)| (spec.cost, spec.measures_cost)).collect::<Vec<_>>();
+        let costs = || {
+            registry
+                .candidates()
+                .map(|(_, spec)| (spec.cost, spec.measures_cost))
+                .collect::<Vec<_>>()
+        };
         let (before, old) = (costs(), registry.spec(FetcherId(1)).unwrap());
-        assert!(!registry.set_costs(|_| None) && !registry.set_costs(|spec| Some((spec.cost, false))));
+        assert!(
+            !registry.set_costs(|_| None) && !registry.set_costs(|spec| Some((spec.cost, false)))
+        );
         for cost in [3.5, 7.0, 3.5] {
-            assert!(registry.set_costs(|spec| (&*spec.name == "playwright").then_some((cost, true))));
+            assert!(
+                registry.set_costs(|spec| (&*spec.name == "playwright").then_some((cost, true)))
+            );
             assert_eq!(costs(), [before[0], (cost, true), before[2]]);
         }
         assert_eq!((old.cost, registry.spec(FetcherId(1)).unwrap().cost), (20.0, 3.5));
-        assert_eq!(registry.names().collect::<Vec<_>>(), ["direct_access", "playwright", "stealth", "other"]);
+        assert_eq!(
+            registry.names().collect::<Vec<_>>(),
+            ["direct_access", "playwright", "stealth", "other"]
+        );
         assert_eq!(registry.find("playwright"), Some(FetcherId(1)));
         assert_eq!(registry.find("other"), Some(FetcherId(3)));
     }
@@ -566,16 +600,25 @@ mod tests {
         assert_eq!((registry.probe(), registry.signed().len()), (Some(FetcherId(0)), 2));
         let spec = registry.spec(FetcherId(2)).unwrap();
         assert_eq!((spec.class, spec.cost, spec.renders), (Class::Rendering, 20.0, true));
-        let unsigned = Registry::new(["playwright", "direct_access"].map(FetcherSpec::by_name).to_vec()).unwrap();
+        let unsigned =
+            Registry::new(["playwright", "direct_access"].map(FetcherSpec::by_name).to_vec())
+                .unwrap();
         assert_eq!((unsigned.probe(), unsigned.twins().len()), (Some(FetcherId(1)), 0));
     }
 
     #[test]
     fn a_duplicate_or_excess_fetcher_is_named() {
         let duplicate = ["a", "b", "a"].map(FetcherSpec::by_name).to_vec();
-        assert_eq!(Registry::new(duplicate).unwrap_err(), RegistryError::Duplicate { name: "a".to_owned() });
-        let many: Vec<_> = (0..=MAX_CANDIDATES).map(|n| FetcherSpec::by_name(&format!("f{n}"))).collect();
-        assert_eq!(Registry::new(many).unwrap_err(), RegistryError::TooMany { name: "f64".to_owned() });
+        assert_eq!(
+            Registry::new(duplicate).unwrap_err(),
+            RegistryError::Duplicate { name: "a".to_owned() }
+        );
+        let many: Vec<_> =
+            (0..=MAX_CANDIDATES).map(|n| FetcherSpec::by_name(&format!("f{n}"))).collect();
+        assert_eq!(
+            Registry::new(many).unwrap_err(),
+            RegistryError::TooMany { name: "f64".to_owned() }
+        );
     }
 
     #[test]
@@ -590,11 +633,13 @@ mod tests {
 
     #[test]
     fn racing_threads_agree_on_ids() {
-        // Regression: a name got two ids if another thread registered it between a thread's search and that thread's
-        // read of the count.
+        // Regression: a name got two ids if another thread registered it between a thread's search
+        // and that thread's read of the count.
         for _ in 0..200 {
             let registry = Registry::new(Vec::new()).unwrap();
-            let ids = |registry: &Registry| (0..50).map(|n| registry.intern(&format!("f{n}"))).collect::<Vec<_>>();
+            let ids = |registry: &Registry| {
+                (0..50).map(|n| registry.intern(&format!("f{n}"))).collect::<Vec<_>>()
+            };
             let (a, b) = std::thread::scope(|scope| {
                 let other = scope.spawn(|| ids(&registry));
                 (ids(&registry), other.join().unwrap())

@@ -1,5 +1,5 @@
-//! A response as every stage after the fetch sees it: status, headers, body bytes. Borrowed, without the types of an
-//! HTTP library.
+//! A response as every stage after the fetch sees it: status, headers, body bytes. Borrowed,
+//! without the types of an HTTP library.
 
 use std::borrow::Cow;
 
@@ -34,10 +34,12 @@ impl Header {
         Self { name: name.into(), value: text.into_owned(), received }
     }
 
-    /// Returns the value as it was received: the bytes of its text, unless some of them are not UTF-8.
+    /// Returns the value as it was received: the bytes of its text, unless some of them are not
+    /// UTF-8.
     pub fn bytes(&self) -> &[u8] {
         // The text may have been exchanged since.
-        let received = self.received.as_deref().filter(|bytes| String::from_utf8_lossy(bytes) == self.value);
+        let received =
+            self.received.as_deref().filter(|bytes| String::from_utf8_lossy(bytes) == self.value);
         received.unwrap_or(self.value.as_bytes())
     }
 }
@@ -47,9 +49,9 @@ pub fn header<'a>(headers: &'a [Header], name: &str) -> Option<&'a str> {
     headers.iter().find(|h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value.as_str())
 }
 
-/// Returns the media type of a response as it was sent, without parameters: the last valid one of all `Content-Type`
-/// lines and of the values in a line, as in browsers. `None` if no value is a media type. The bytes decide then, as they
-/// do without the header.
+/// Returns the media type of a response as it was sent, without parameters: the last valid one of
+/// all `Content-Type` lines and of the values in a line, as in browsers. `None` if no value is a
+/// media type. The bytes decide then, as they do without the header.
 ///
 /// ```
 /// use fetchwise_types::response::{Header, media_type};
@@ -69,13 +71,16 @@ fn essence(value: &str) -> Option<&str> {
     let essence = value.split(';').next()?.trim_matches([' ', '\t', '\r', '\n']);
     let (kind, subtype) = essence.split_once('/')?;
     let is_token = |part: &str| {
-        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
     };
     (is_token(kind) && is_token(subtype) && essence != "*/*").then_some(essence)
 }
 
-/// Returns whether a response with status 206 has a part of its page only: its `Content-Range` counts bytes, and does not
-/// name all of them.
+/// Returns whether a response with status 206 has a part of its page only: its `Content-Range`
+/// counts bytes, and does not name all of them.
 ///
 /// ```
 /// use fetchwise_types::response::{Header, is_part};
@@ -84,7 +89,9 @@ fn essence(value: &str) -> Option<&str> {
 /// assert!(!is_part(206, &range("bytes 0-1399/1400")) && !is_part(200, &range("bytes 0-699/1400")));
 /// ```
 pub fn is_part(status: u16, headers: &[Header]) -> bool {
-    let is_multipart = || media_type(headers).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/byteranges"));
+    let is_multipart = || {
+        media_type(headers).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/byteranges"))
+    };
     let is_partial = |range: &str| {
         let range = range.trim().to_ascii_lowercase();
         // Other units are those of an application: a page of a list is a whole page.
@@ -152,7 +159,8 @@ mod tests {
             (&[""], None),
             (&[], None),
         ] {
-            let headers: Vec<Header> = lines.iter().map(|line| Header::new("Content-Type", *line)).collect();
+            let headers: Vec<Header> =
+                lines.iter().map(|line| Header::new("Content-Type", *line)).collect();
             assert_eq!(media_type(&headers), expected, "{lines:?}");
         }
     }
@@ -160,15 +168,23 @@ mod tests {
     #[test]
     fn a_part_is_told_from_a_whole_page() {
         let part = |name: &str, value: &str| is_part(206, &[Header::new(name, value)]);
-        for value in
-            ["bytes 0-0/2", "BYTES 1-1/2", "bytes */2", "bytes 0-1/*", "bytes", "bytes 0-18446744073709551615/5"]
-        {
+        for value in [
+            "bytes 0-0/2",
+            "BYTES 1-1/2",
+            "bytes */2",
+            "bytes 0-1/*",
+            "bytes",
+            "bytes 0-18446744073709551615/5",
+        ] {
             assert!(part("content-range", value), "{value}");
         }
         for value in ["bytes 0-1/2", " bytes  0-1/2", "Bytes 0 - 1 / 2", "items 0-24/80", ""] {
             assert!(!part("Content-Range", value), "{value}");
         }
-        assert!(part("Content-Type", "multipart/byteranges; boundary=x") && !part("Content-Type", "text/html"));
+        assert!(
+            part("Content-Type", "multipart/byteranges; boundary=x")
+                && !part("Content-Type", "text/html")
+        );
         assert!(!is_part(206, &[]), "nothing says that anything is missing");
     }
 }

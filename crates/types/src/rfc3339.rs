@@ -1,5 +1,5 @@
-//! Timestamps as text: RFC 3339 in UTC with milliseconds, the only form in which fetchwise writes times for people and
-//! programs.
+//! Timestamps as text: RFC 3339 in UTC with milliseconds, the only form in which fetchwise writes
+//! times for people and programs.
 //!
 //! Owns: reading and writing that form. [`crate::time`] owns the timestamp itself.
 
@@ -14,7 +14,8 @@ pub struct TimeError {
     reason: chrono::ParseError,
 }
 
-/// Writes `at` as `2026-01-31T12:00:00.000Z`. Times beyond the calendar's range become its nearest end.
+/// Writes `at` as `2026-01-31T12:00:00.000Z`. Times beyond the calendar's range become its nearest
+/// end.
 ///
 /// ```
 /// use fetchwise_types::rfc3339;
@@ -23,7 +24,8 @@ pub struct TimeError {
 /// ```
 pub fn format(at: Timestamp) -> String {
     let ends = [DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC];
-    let time = DateTime::from_timestamp_millis(at.as_millis()).unwrap_or(ends[usize::from(at.as_millis() > 0)]);
+    let time = DateTime::from_timestamp_millis(at.as_millis())
+        .unwrap_or(ends[usize::from(at.as_millis() > 0)]);
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 

@@ -1,4 +1,5 @@
-//! The use of an origin's robots.txt: a setting of config files, of the command line and of single links.
+//! The use of an origin's robots.txt: a setting of config files, of the command line and of single
+//! links.
 //!
 //! Must not know: how robots.txt is read.
 

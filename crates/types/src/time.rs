@@ -1,21 +1,23 @@
 //! Time in all crates: milliseconds since the Unix epoch in UTC, and the source of "now".
 //!
-//! There are two readings. The **time** begins at the system's date and then runs evenly: pauses, holds, waits and
-//! weights in memory are measured by it. The **date** is what the system's clock says, which an operator or a time
-//! service may set at any moment: the log, other processes and people get dates. Both are the same until somebody sets
-//! the clock by more than a second, or the machine sleeps.
+//! There are two readings. The **time** begins at the system's date and then runs evenly: pauses,
+//! holds, waits and weights in memory are measured by it. The **date** is what the system's clock
+//! says, which an operator or a time service may set at any moment: the log, other processes and
+//! people get dates. Both are the same until somebody sets the clock by more than a second, or the
+//! machine sleeps.
 //!
 //! Owns: the clocks, and the conversion between times and dates.
 //!
-//! Invariants: nothing below the pipeline reads a clock. `select` and `record` take the time as an argument, so a
-//! simulation or a replay runs the same code as live traffic. The time never goes back, and never jumps ahead.
+//! Invariants: nothing below the pipeline reads a clock. `select` and `record` take the time as an
+//! argument, so a simulation or a replay runs the same code as live traffic. The time never goes
+//! back, and never jumps ahead.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Smallest difference between the system's clock and the elapsed time that counts as a step, in milliseconds. A time
-/// service corrects smaller errors bit by bit.
+/// Smallest difference between the system's clock and the elapsed time that counts as a step, in
+/// milliseconds. A time service corrects smaller errors bit by bit.
 const STEP_MS: i64 = 1_000;
 /// Time between two looks at the system's clock.
 const LOOK_MS: i64 = 250;
@@ -37,8 +39,9 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the time of this process: the system's date at the first call, and the elapsed time since. Setting the
-    /// system's clock does not change it. Use it for everything that lasts; [`date`](Self::date) for what is kept.
+    /// Returns the time of this process: the system's date at the first call, and the elapsed time
+    /// since. Setting the system's clock does not change it. Use it for everything that lasts;
+    /// [`date`](Self::date) for what is kept.
     #[inline]
     pub fn now() -> Self {
         SteadyClock::of_process().now()
@@ -110,7 +113,8 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         match self {
             Self::System => Timestamp::now(),
-            // Relaxed: a reader of the old time has a clock that is late by one store, as any clock may be.
+            // Relaxed: a reader of the old time has a clock that is late by one store, as any clock
+            // may be.
             Self::Fixed(fixed) => Timestamp(fixed.time.load(Ordering::Relaxed)),
         }
     }
@@ -135,7 +139,8 @@ impl Clock {
         date.moved_by(self.ahead_ms().saturating_neg())
     }
 
-    /// Returns the milliseconds by which dates are ahead of times: 0 until the system's clock is set.
+    /// Returns the milliseconds by which dates are ahead of times: 0 until the system's clock is
+    /// set.
     pub fn ahead_ms(&self) -> i64 {
         match self {
             Self::System => SteadyClock::of_process().ahead_ms(),
@@ -144,7 +149,8 @@ impl Clock {
         }
     }
 
-    /// Sets a fixed clock, its time and its date. The system clock cannot be set and stays as it is.
+    /// Sets a fixed clock, its time and its date. The system clock cannot be set and stays as it
+    /// is.
     #[inline]
     pub fn set(&self, at: Timestamp) {
         if let Self::Fixed(fixed) = self {
@@ -152,8 +158,8 @@ impl Clock {
         }
     }
 
-    /// Sets the date of a fixed clock without a change of its time, as somebody does who sets the system's clock while
-    /// a process runs.
+    /// Sets the date of a fixed clock without a change of its time, as somebody does who sets the
+    /// system's clock while a process runs.
     pub fn set_date(&self, date: Timestamp) {
         if let Self::Fixed(fixed) = self {
             fixed.ahead.store(date.0.saturating_sub(self.now().0), Ordering::Relaxed);
@@ -205,13 +211,14 @@ impl SteadyClock {
         self.ahead_ms.load(Ordering::Relaxed)
     }
 
-    /// Takes a step of the date over. Differences of less than a second from the last value count as none, so that a
-    /// time and its date convert into each other exactly between two steps.
+    /// Takes a step of the date over. Differences of less than a second from the last value count
+    /// as none, so that a time and its date convert into each other exactly between two steps.
     fn look(&self, date: impl Fn() -> Timestamp) {
         let before = self.time().0;
         let date = date().0;
         let after = self.time().0;
-        // The thread may have been suspended between the readings: only a difference from all of them is a step.
+        // The thread may have been suspended between the readings: only a difference from all of
+        // them is a step.
         let (least, most) = (date.saturating_sub(after), date.saturating_sub(before));
         let known = self.ahead_ms();
         if known < least.saturating_sub(STEP_MS) || known > most.saturating_add(STEP_MS) {
@@ -229,7 +236,9 @@ mod tests {
 
     #[test]
     fn no_step_of_the_date_changes_the_time() {
-        for step_ms in [-5_000, -3_600_000, -DAY_MS, -40 * 365 * DAY_MS, 5_000, DAY_MS, 40 * 365 * DAY_MS] {
+        for step_ms in
+            [-5_000, -3_600_000, -DAY_MS, -40 * 365 * DAY_MS, 5_000, DAY_MS, 40 * 365 * DAY_MS]
+        {
             let clock = SteadyClock::starting_at(START);
             let before = clock.time();
             clock.look(|| clock.time().moved_by(step_ms));
@@ -237,7 +246,10 @@ mod tests {
             assert!(clock.time() >= before, "the time went back at a step of {step_ms} ms");
             let passed = clock.time().since(START);
             assert!(passed <= clock.start.elapsed(), "the time jumped at a step of {step_ms} ms");
-            assert!((ahead - step_ms).abs() <= STEP_MS, "the date is {ahead} ms ahead after a step of {step_ms} ms");
+            assert!(
+                (ahead - step_ms).abs() <= STEP_MS,
+                "the date is {ahead} ms ahead after a step of {step_ms} ms"
+            );
             clock.look(|| clock.time().moved_by(step_ms));
             assert_eq!(clock.ahead_ms(), ahead, "a second look changes nothing");
             clock.look(|| clock.time());

@@ -1,6 +1,7 @@
 //! The error for a name that is not known, with the nearest known name.
 //!
-//! All readers of names (modes, classes, policies, fetchers, config keys) report an unknown one in the same words.
+//! All readers of names (modes, classes, policies, fetchers, config keys) report an unknown one in
+//! the same words.
 
 use std::fmt;
 
@@ -17,7 +18,11 @@ pub struct UnknownName {
 
 impl UnknownName {
     /// Returns the error for `name`, which is not a valid `what`; `known` are the valid names.
-    pub fn new<N: Into<String>>(what: &'static str, name: &str, known: impl IntoIterator<Item = N>) -> Self {
+    pub fn new<N: Into<String>>(
+        what: &'static str,
+        name: &str,
+        known: impl IntoIterator<Item = N>,
+    ) -> Self {
         Self { what, name: name.to_owned(), known: known.into_iter().map(N::into).collect() }
     }
 
@@ -47,7 +52,10 @@ impl std::error::Error for UnknownName {}
 /// The one of `known` that is most like `name`, if any is like it at all.
 pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let likeness = |known: &str| strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase());
-    let scored = known.into_iter().map(|known| (likeness(known), known)).filter(|(likeness, _)| *likeness >= ALIKE);
+    let scored = known
+        .into_iter()
+        .map(|known| (likeness(known), known))
+        .filter(|(likeness, _)| *likeness >= ALIKE);
     scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
@@ -72,6 +80,9 @@ mod tests {
     #[test]
     fn the_message_names_the_known_names() {
         let text = UnknownName::new("mode", "lerning", ["learning", "legacy"]).to_string();
-        assert_eq!(text, "unknown mode \"lerning\"; did you mean \"learning\"? expected learning or legacy");
+        assert_eq!(
+            text,
+            "unknown mode \"lerning\"; did you mean \"learning\"? expected learning or legacy"
+        );
     }
 }

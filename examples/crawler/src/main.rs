@@ -1,10 +1,12 @@
-//! A complete crawler in one file, on the visit: a frontier with a queue for each host, every URL once, robots.txt,
-//! links of every page, all cores. It crawls the demo sites on this machine: first with one fetcher for all pages, as a
-//! crawler without fetchwise does, and then with fetchwise choosing. The sites count the refused requests.
+//! A complete crawler in one file, on the visit: a frontier with a queue for each host, every URL
+//! once, robots.txt, links of every page, all cores. It crawls the demo sites on this machine:
+//! first with one fetcher for all pages, as a crawler without fetchwise does, and then with
+//! fetchwise choosing. The sites count the refused requests.
 //!
 //! `cargo run --release -p fetchwise-example-crawler -- [SECONDS]`
 //!
-//! Storing pages, and forgetting known URLs when memory gets short, are left out: fetchwise has no part in them.
+//! Storing pages, and forgetting known URLs when memory gets short, are left out: fetchwise has no
+//! part in them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -72,14 +74,22 @@ impl Crawler {
     /// Queues a link, unless it is known. A new host gets workers.
     fn add(self: &Arc<Self>, url: Url) {
         if !matches!(url.scheme(), "http" | "https")
-            || !self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(url[..Position::AfterQuery].to_owned())
+            || !self
+                .seen
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(url[..Position::AfterQuery].to_owned())
         {
             return;
         }
         let origin = url[..Position::BeforePath].to_owned();
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let host = hosts.entry(origin).or_insert_with(|| {
-            let host = Arc::new(Host { queue: Mutex::default(), rules: OnceCell::new(), links: Semaphore::new(0) });
+            let host = Arc::new(Host {
+                queue: Mutex::default(),
+                rules: OnceCell::new(),
+                links: Semaphore::new(0),
+            });
             for _ in 0..PER_HOST {
                 tokio::spawn(Arc::clone(self).work(Arc::clone(&host)));
             }
@@ -93,7 +103,10 @@ impl Crawler {
     async fn work(self: Arc<Self>, host: Arc<Host>) {
         while let Ok(link) = host.links.acquire().await {
             link.forget();
-            let Some(url) = host.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else { continue };
+            let Some(url) = host.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+            else {
+                continue;
+            };
             let rules = host.rules.get_or_init(|| self.robots(&url)).await;
             if rules.forbids(&url).is_some() {
                 continue;
@@ -139,12 +152,15 @@ impl Crawler {
                     let (asked, name) = (visit.url().clone(), fetch.fetcher().to_owned());
                     let answer = match self.ask(&name, &asked, fetch.deadline()).await {
                         Ok(response) => {
-                            let answer =
-                                detector.judge_with(&response.page(&asked), &[]).with_duration(response.duration);
+                            let answer = detector
+                                .judge_with(&response.page(&asked), &[])
+                                .with_duration(response.duration);
                             page = Some(response);
                             answer
                         }
-                        Err(error) => FetchResult::from(Outcome::from(error.kind)).with_message(error.message),
+                        Err(error) => {
+                            FetchResult::from(Outcome::from(error.kind)).with_message(error.message)
+                        }
                     };
                     visit.report(fetch, answer);
                 }
@@ -158,7 +174,9 @@ impl Crawler {
     }
 
     async fn ask(&self, name: &str, url: &Url, deadline: Duration) -> Result<Response, FetchError> {
-        let Some((fetcher, places)) = self.fetchers.get(name) else { return Err(FetchError::unavailable(name)) };
+        let Some((fetcher, places)) = self.fetchers.get(name) else {
+            return Err(FetchError::unavailable(name));
+        };
         let _place = places.acquire().await;
         if fetcher.renders() {
             self.counts.renders.fetch_add(1, Relaxed);
@@ -171,14 +189,15 @@ impl Crawler {
 /// Returns the links of a page.
 fn links(body: &[u8], base: &Url) -> Vec<Url> {
     let mut links = Vec::new();
-    let each = lol_html::element!("a[href]", |element: &mut lol_html::html_content::Element<'_, '_>| {
-        let there = element.get_attribute("href").and_then(|href| base.join(&href).ok());
-        links.extend(there.map(|mut there| {
-            there.set_fragment(None);
-            there
-        }));
-        Ok(())
-    });
+    let each =
+        lol_html::element!("a[href]", |element: &mut lol_html::html_content::Element<'_, '_>| {
+            let there = element.get_attribute("href").and_then(|href| base.join(&href).ok());
+            links.extend(there.map(|mut there| {
+                there.set_fragment(None);
+                there
+            }));
+            Ok(())
+        });
     let settings = lol_html::RewriteStrSettings::new().append_element_content_handler(each);
     // Only HTML has links.
     let _ = lol_html::rewrite_str(&String::from_utf8_lossy(body), settings);
@@ -206,7 +225,11 @@ fn fetchers() -> Result<Fetchers, Box<dyn std::error::Error>> {
     let mut guard = AddressGuard::default();
     guard.allow_network(parse_network("127.0.0.0/8")?);
     let plain = HttpFetcher::builder().guard(guard.clone()).build()?;
-    let stealth = HttpFetcher::builder().name("stealth_http").guard(guard.clone()).user_agent("stealth").build()?;
+    let stealth = HttpFetcher::builder()
+        .name("stealth_http")
+        .guard(guard.clone())
+        .user_agent("stealth")
+        .build()?;
     let options = BrowserOptions { quiet: Duration::from_millis(150), ..BrowserOptions::default() };
     let browser = BrowserFetcher::new(BrowserFetcher::find(None)?, options, Dialer::new(guard))?;
     let tabs = browser.max_in_flight();
@@ -217,7 +240,11 @@ fn fetchers() -> Result<Fetchers, Box<dyn std::error::Error>> {
     ]))
 }
 
-async fn crawl(what: &str, chooser: Chooser, time: Duration) -> Result<(), Box<dyn std::error::Error>> {
+async fn crawl(
+    what: &str,
+    chooser: Chooser,
+    time: Duration,
+) -> Result<(), Box<dyn std::error::Error>> {
     let sites = sites();
     let origin = Origin::start(sites.clone())?;
     let crawler = Arc::new(Crawler {
@@ -236,21 +263,37 @@ async fn crawl(what: &str, chooser: Chooser, time: Duration) -> Result<(), Box<d
     let blocked: u64 = sites.iter().map(|(host, _)| origin.refusals(host)).sum();
     let Counts { good, wrong, renders } = &crawler.counts;
     let (good, wrong, renders) = (good.load(Relaxed), wrong.load(Relaxed), renders.load(Relaxed));
-    println!("{what:<16} {good:>6} {:>8.1} {wrong:>6} {renders:>8} {blocked:>8}", good as f64 / time.as_secs_f64());
+    println!(
+        "{what:<16} {good:>6} {:>8.1} {wrong:>6} {renders:>8} {blocked:>8}",
+        good as f64 / time.as_secs_f64()
+    );
     Ok(())
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds = std::env::args().nth(1).map_or(Ok(20), |text| text.parse())?;
-    println!("{:<16} {:>6} {:>8} {:>6} {:>8} {:>8}", "", "good", "per s", "wrong", "renders", "refused");
+    println!(
+        "{:<16} {:>6} {:>8} {:>6} {:>8} {:>8}",
+        "", "good", "per s", "wrong", "renders", "refused"
+    );
     for name in ["direct_access", "playwright", "fetchwise"] {
         let chooser = match name {
             "fetchwise" => {
-                let stealth = FetcherSpec { renders: false, ..FetcherSpec::stealth("stealth_http").cost(3.0) };
-                let fetchers = [FetcherSpec::by_name("direct_access"), stealth, FetcherSpec::by_name("playwright")];
+                let stealth = FetcherSpec {
+                    renders: false,
+                    ..FetcherSpec::stealth("stealth_http").cost(3.0)
+                };
+                let fetchers = [
+                    FetcherSpec::by_name("direct_access"),
+                    stealth,
+                    FetcherSpec::by_name("playwright"),
+                ];
                 // The demo sites are on this machine and may be fetched at full speed.
                 let builder = Selector::builder().without_pace();
-                let selector = fetchers.into_iter().fold(builder, |builder, spec| builder.fetcher(spec)).build()?;
+                let selector = fetchers
+                    .into_iter()
+                    .fold(builder, |builder, spec| builder.fetcher(spec))
+                    .build()?;
                 Chooser::Fetchwise(Arc::new(selector), Arc::new(Detector::new()))
             }
             name => Chooser::Always(name),

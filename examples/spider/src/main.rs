@@ -1,9 +1,10 @@
 //! The `spider` crate with fetchwise choosing plain HTTP or Chrome for each page.
 //!
-//! spider keeps its part: the frontier, robots.txt, budgets, links, the subscription. Its hook for custom fetchers
-//! (`with_remote_fetcher`) gets each URL, and fetchwise's pipeline decides, fetches, judges, waits and learns. The same
-//! crawl runs first with spider's own client, and the sites count what each was served. The pipeline keeps a pace: each new
-//! host gets two requests per second, then as many as its responses allow.
+//! spider keeps its part: the frontier, robots.txt, budgets, links, the subscription. Its hook for
+//! custom fetchers (`with_remote_fetcher`) gets each URL, and fetchwise's pipeline decides,
+//! fetches, judges, waits and learns. The same crawl runs first with spider's own client, and the
+//! sites count what each was served. The pipeline keeps a pace: each new host gets two requests per
+//! second, then as many as its responses allow.
 //!
 //! `cargo run --release --manifest-path examples/spider/Cargo.toml`
 
@@ -35,12 +36,13 @@ impl RemoteFetcher for Fetchwise {
         let report = self.0.fetch(&Link::new(asked.url)).await;
         match report.response {
             Some(response) => {
-                page.status_code = StatusCode::from_u16(response.status).unwrap_or(StatusCode::BAD_GATEWAY);
+                page.status_code =
+                    StatusCode::from_u16(response.status).unwrap_or(StatusCode::BAD_GATEWAY);
                 page.final_url = Some(response.final_url.to_string());
                 page.content = Some(response.body.head().to_vec());
             }
-            // A block or an empty shell is not a page: spider takes no links from it, and its subscribers see the
-            // failure.
+            // A block or an empty shell is not a page: spider takes no links from it, and its
+            // subscribers see the failure.
             None => page.status_code = StatusCode::BAD_GATEWAY,
         }
         page
@@ -53,12 +55,17 @@ fn fetchwise() -> Result<Fetchwise, Box<dyn std::error::Error>> {
     let mut guard = AddressGuard::default();
     guard.allow_network(parse_network("127.0.0.0/8")?);
     let plain = HttpFetcher::builder().guard(guard.clone()).build()?;
-    let chrome = BrowserFetcher::new(BrowserFetcher::find(None)?, BrowserOptions::default(), Dialer::new(guard))?;
+    let chrome = BrowserFetcher::new(
+        BrowserFetcher::find(None)?,
+        BrowserOptions::default(),
+        Dialer::new(guard),
+    )?;
     let selector = Selector::builder()
         .fetcher(FetcherSpec::by_name("direct_access"))
         .fetcher(FetcherSpec::by_name("playwright"))
         .build()?;
-    let pipeline = Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(plain)).fetcher(Arc::new(chrome));
+    let pipeline =
+        Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(plain)).fetcher(Arc::new(chrome));
     Ok(Fetchwise(pipeline.build()?))
 }
 
@@ -86,7 +93,10 @@ async fn crawl(front: &str, fetcher: Option<SharedRemoteFetcher>) -> (u32, u32) 
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("{:<10} {:<12} {:>5} {:>6} {:>9} {:>8}", "", "site", "good", "other", "requests", "refused");
+    println!(
+        "{:<10} {:<12} {:>5} {:>6} {:>9} {:>8}",
+        "", "site", "good", "other", "requests", "refused"
+    );
     for learns in [false, true] {
         let sites = [
             ("127.0.0.2", "articles", Site::Static),

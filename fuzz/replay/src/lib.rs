@@ -2,7 +2,8 @@
 //!
 //! Owns: the macro by which a target names its body.
 //!
-//! Invariants: bytes become a target's input exactly as under the fuzzer, so that a seed means the same in both.
+//! Invariants: bytes become a target's input exactly as under the fuzzer, so that a seed means the
+//! same in both.
 //!
 //! Must not know: any target.
 
@@ -20,7 +21,8 @@ macro_rules! fuzz_target {
         pub(crate) fn replay(bytes: &[u8]) {
             use $crate::arbitrary::{Arbitrary, Unstructured};
             // The fuzzer skips bytes that make no input.
-            if let Ok($input) = <$kind as Arbitrary>::arbitrary_take_rest(Unstructured::new(bytes)) {
+            if let Ok($input) = <$kind as Arbitrary>::arbitrary_take_rest(Unstructured::new(bytes))
+            {
                 $body
             }
         }

@@ -1,6 +1,10 @@
-//! The seeds of every fuzz target, on every change: a fuzzer takes minutes to build, and these take seconds.
+//! The seeds of every fuzz target, on every change: a fuzzer takes minutes to build, and these take
+//! seconds.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
-#![allow(clippy::duplicate_mod, reason = "each target is a program, and has a copy of what it needs")]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "each target is a program, and has a copy of what it needs"
+)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,8 +47,10 @@ fn fuzz() -> PathBuf {
 }
 
 fn replay_seeds(target: &str, replay: fn(&[u8])) {
-    let mut seeds: Vec<PathBuf> =
-        std::fs::read_dir(fuzz().join("seeds").join(target)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut seeds: Vec<PathBuf> = std::fs::read_dir(fuzz().join("seeds").join(target))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     seeds.sort();
     assert!(!seeds.is_empty(), "{target} has no seeds");
     for seed in seeds {

@@ -37,10 +37,13 @@ impl Failure {
         Self { exit: Exit::Usage, message: message.to_string(), advice: None }
     }
 
-    /// Returns the failure for an error of a write to stdout; a quiet one for a closed pipe, which `head` expects.
+    /// Returns the failure for an error of a write to stdout; a quiet one for a closed pipe, which
+    /// `head` expects.
     pub(crate) fn stdout(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self { exit: Exit::Done, message: String::new(), advice: None },
+            io::ErrorKind::BrokenPipe => {
+                Self { exit: Exit::Done, message: String::new(), advice: None }
+            }
             _ => Self::failed(format_args!("cannot write to stdout: {error}")),
         }
     }

@@ -1,9 +1,10 @@
 //! The program `fetchwise-lab`: a demo, web sites to compare crawlers on, and simulated webs.
 //!
-//! Each command is a folder: `args` has its syntax, `run` its work. A command returns its exit code, and prints results
-//! to `output`. Everything that it crawls or serves is on this machine.
+//! Each command is a folder: `args` has its syntax, `run` its work. A command returns its exit
+//! code, and prints results to `output`. Everything that it crawls or serves is on this machine.
 //!
-//! Must not know: the program `fetchwise`. The demo puts a crawler together from the library, as anybody can.
+//! Must not know: the program `fetchwise`. The demo puts a crawler together from the library, as
+//! anybody can.
 
 mod demo;
 mod failure;

@@ -17,7 +17,8 @@ pub(crate) struct Output {
 impl Output {
     /// Returns an output that prints JSON lines, or text.
     pub(crate) fn new(json: bool) -> Self {
-        let to: Box<dyn Write> = if json { Box::new(io::stdout()) } else { Box::new(anstream::stdout()) };
+        let to: Box<dyn Write> =
+            if json { Box::new(io::stdout()) } else { Box::new(anstream::stdout()) };
         Self { to: BufWriter::new(to), json }
     }
 

@@ -17,7 +17,8 @@ pub(crate) fn listen() -> std::io::Result<Stop> {
     use tokio::signal::unix::{SignalKind, signal};
     let (asked, stop) = watch::channel(0u32);
     #[cfg(unix)]
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::spawn(async move {
         loop {
             #[cfg(unix)]

@@ -126,7 +126,8 @@ pub(crate) struct Duel {
     pub(crate) ratio: f64,
     /// The part of the work that the other does not do, or does in addition.
     pub(crate) note: String,
-    /// Whether the other is a part of the work, or the hardware, so that the whole work cannot be faster.
+    /// Whether the other is a part of the work, or the hardware, so that the whole work cannot be
+    /// faster.
     pub(crate) is_limit: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Crawlers of a whole list, each a program by itself: fetchwise with each kind of output, next to curl, wget2, Scrapy and
-//! spider, on the same pages, in turns.
+//! Crawlers of a whole list, each a program by itself: fetchwise with each kind of output, next to
+//! curl, wget2, Scrapy and spider, on the same pages, in turns.
 //!
 //! A program that is not installed or fails is left out, and the report says why.
 
@@ -47,7 +47,8 @@ struct Lane {
     command: Result<SetUp, String>,
     /// Seconds of the processor, and of the clock, of each run.
     runs: Vec<(f64, f64)>,
-    /// What the runs have written, until the end: ext4 searches long for a new file while deleted ones are fresh.
+    /// What the runs have written, until the end: ext4 searches long for a new file while deleted
+    /// ones are fresh.
     written: Vec<TempDir>,
 }
 
@@ -73,7 +74,11 @@ impl Lane {
         let Ok(command) = &self.command else { return };
         let folder = tempfile::tempdir().unwrap();
         let mut command = command(folder.path());
-        command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let (processor, begun) = (children_time(), Instant::now());
         let status = command.status().unwrap();
         if !status.success() {
@@ -81,7 +86,8 @@ impl Lane {
             self.command = Err(format!("is left out: it ended with {status}"));
             return;
         }
-        self.runs.push(((children_time() - processor).as_secs_f64(), begun.elapsed().as_secs_f64()));
+        self.runs
+            .push(((children_time() - processor).as_secs_f64(), begun.elapsed().as_secs_f64()));
         self.written.push(folder);
     }
 
@@ -95,16 +101,20 @@ impl Lane {
 /// Returns the processor time of all child processes that have ended.
 fn children_time() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
-    // The name of the program, in parentheses, may contain spaces. Linux counts hundredths of a second.
+    // The name of the program, in parentheses, may contain spaces. Linux counts hundredths of a
+    // second.
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap()..].split(' ').collect();
-    Duration::from_millis([14, 15].into_iter().map(|field: usize| fields[field].parse::<u64>().unwrap() * 10).sum())
+    Duration::from_millis(
+        [14, 15].into_iter().map(|field: usize| fields[field].parse::<u64>().unwrap() * 10).sum(),
+    )
 }
 
 /// Returns a program of this name on the path, or the one at `built`.
 fn program(name: &str, built: &Path, remedy: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|folder| folder.join(name));
-    let mut found = [built.to_owned()].into_iter().chain(on_path).filter(|program| program.is_file());
+    let mut found =
+        [built.to_owned()].into_iter().chain(on_path).filter(|program| program.is_file());
     found.next().ok_or_else(|| format!("is left out: {remedy}"))
 }
 
@@ -113,7 +123,9 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let (rounds, count) = scale.pick((1, 200), (5, 5_000));
     let server = Server::start();
     let links: Vec<String> = (0..count)
-        .map(|n| format!("http://{}:{}/section{}/page-{n}", loopback::address(n), server.port, n % 7))
+        .map(|n| {
+            format!("http://{}:{}/section{}/page-{n}", loopback::address(n), server.port, n % 7)
+        })
         .collect();
     let inputs = tempfile::tempdir().unwrap();
     let mut lanes = lanes(inputs.path(), &links);
@@ -127,9 +139,11 @@ pub(crate) fn measure(scale: Scale) -> Section {
 
 /// Writes the list for each program, and returns the programs.
 fn lanes(inputs: &Path, links: &[String]) -> Vec<Lane> {
-    let (list, config, scrapy) = (inputs.join("links.txt"), inputs.join("curl.txt"), inputs.join("pages.py"));
+    let (list, config, scrapy) =
+        (inputs.join("links.txt"), inputs.join("curl.txt"), inputs.join("pages.py"));
     fs::write(&list, links.join("\n")).unwrap();
-    let curl_lines = links.iter().enumerate().map(|(n, link)| format!("url = \"{link}\"\noutput = \"{n}\"\n"));
+    let curl_lines =
+        links.iter().enumerate().map(|(n, link)| format!("url = \"{link}\"\noutput = \"{n}\"\n"));
     fs::write(&config, curl_lines.collect::<String>()).unwrap();
     fs::write(&scrapy, SCRAPY).unwrap();
     let own = std::env::current_exe().unwrap().with_file_name("fetchwise");
@@ -144,19 +158,35 @@ fn lanes(inputs: &Path, links: &[String]) -> Vec<Lane> {
         })
     };
     let (wget_list, scrapy_list) = (list.clone(), list.clone());
-    let (handed_out, spider) = (hand_out(links.join("\n")), peers.join("spider/release/spider-testbed"));
+    let (handed_out, spider) =
+        (hand_out(links.join("\n")), peers.join("spider/release/spider-testbed"));
     vec![
-        Lane::new(CURL, program("curl", Path::new(""), "apt-get install curl"), move |command, _| {
-            command.args(["-s", "--parallel", "--parallel-max", PARALLEL, "-K"]).arg(&config);
-        }),
+        Lane::new(
+            CURL,
+            program("curl", Path::new(""), "apt-get install curl"),
+            move |command, _| {
+                command.args(["-s", "--parallel", "--parallel-max", PARALLEL, "-K"]).arg(&config);
+            },
+        ),
         fetchwise("fetchwise fetch", None),
         fetchwise("fetchwise fetch --out", Some(("--out", "pages"))),
         fetchwise("fetchwise fetch --warc", Some(("--warc", "pages.warc"))),
-        Lane::new("wget2, files", program("wget2", Path::new(""), "apt-get install wget2"), move |command, _| {
-            command
-                .args(["-q", "--robots=off", "--force-directories", "--max-threads", PARALLEL, "-i"])
-                .arg(&wget_list);
-        }),
+        Lane::new(
+            "wget2, files",
+            program("wget2", Path::new(""), "apt-get install wget2"),
+            move |command, _| {
+                command
+                    .args([
+                        "-q",
+                        "--robots=off",
+                        "--force-directories",
+                        "--max-threads",
+                        PARALLEL,
+                        "-i",
+                    ])
+                    .arg(&wget_list);
+            },
+        ),
         Lane::new(
             "Scrapy, files",
             program("scrapy", &peers.join("python/bin/scrapy"), "pip install scrapy"),
@@ -180,7 +210,8 @@ fn lanes(inputs: &Path, links: &[String]) -> Vec<Lane> {
     ]
 }
 
-/// Serves the list to a program that takes it by HTTP and hands in what it has fetched. Returns the address.
+/// Serves the list to a program that takes it by HTTP and hands in what it has fetched. Returns the
+/// address.
 fn hand_out(list: String) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
@@ -195,7 +226,10 @@ fn hand_out(list: String) -> String {
                 line.clear();
             }
             let _ = std::io::copy(&mut request.by_ref().take(length), &mut std::io::sink());
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", list.len());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                list.len()
+            );
             let _ = request.get_mut().write_all((head + &list).as_bytes());
         }
     });
@@ -215,10 +249,19 @@ fn describe(section: &mut Section, lanes: &[Lane], (count, rounds): (usize, usiz
     let each = |seconds: f64| seconds * 1e9 / count as f64;
     let row = |lane: &Lane| {
         let (processor, elapsed) = lane.best()?;
-        let times = curl.map_or_else(|| "-".to_owned(), |curl| format!("{:.2}", processor / curl.0));
-        Some(vec![lane.name.to_owned(), text::ns(each(processor)), times, text::rate(count as f64 / elapsed)])
+        let times =
+            curl.map_or_else(|| "-".to_owned(), |curl| format!("{:.2}", processor / curl.0));
+        Some(vec![
+            lane.name.to_owned(),
+            text::ns(each(processor)),
+            times,
+            text::rate(count as f64 / elapsed),
+        ])
     };
-    section.table(&["program", "processor, per page", "times curl", "pages"], lanes.iter().filter_map(row).collect());
+    section.table(
+        &["program", "processor, per page", "times curl", "pages"],
+        lanes.iter().filter_map(row).collect(),
+    );
     for lane in lanes {
         if let Err(missing) = &lane.command {
             section.text(format!("{} {missing}.", lane.name));

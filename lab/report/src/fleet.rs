@@ -1,4 +1,5 @@
-//! Learning what other nodes of a fleet have attempted: messages decoded and learned, on one thread.
+//! Learning what other nodes of a fleet have attempted: messages decoded and learned, on one
+//! thread.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -27,15 +28,17 @@ pub(crate) fn measure(scale: Scale) -> Section {
         attempts.chunks(EACH).scan(1, |next, attempts| Some(message(next, attempts))).collect();
     let decoded = best(3, || {
         let begun = Instant::now();
-        messages.iter().for_each(|body| Batch::decode(body).unwrap().each(|seq, _, _| _ = black_box(seq)));
+        messages
+            .iter()
+            .for_each(|body| Batch::decode(body).unwrap().each(|seq, _, _| _ = black_box(seq)));
         begun.elapsed().as_secs_f64()
     });
     let learned = best(3, || {
         let selector = Selector::builder().without_pace().around(now).build().unwrap();
         let begun = Instant::now();
-        messages
-            .iter()
-            .for_each(|body| Batch::decode(body).unwrap().each(|_, fact, _| selector.learned().receive_attempt(fact)));
+        messages.iter().for_each(|body| {
+            Batch::decode(body).unwrap().each(|_, fact, _| selector.learned().receive_attempt(fact))
+        });
         begun.elapsed().as_secs_f64()
     });
     let bytes: usize = messages.iter().map(Vec::len).sum();
@@ -49,15 +52,23 @@ pub(crate) fn measure(scale: Scale) -> Section {
         text::rate(count as f64 / decoded),
         text::rate(count as f64 / learned),
     ));
-    section.goal("fleet, remote attempts decoded and learned", Unit::Rate, count as f64 / learned, Bound::AtLeast(1e6));
+    section.goal(
+        "fleet, remote attempts decoded and learned",
+        Unit::Rate,
+        count as f64 / learned,
+        Bound::AtLeast(1e6),
+    );
     section
 }
 
 fn message(next: &mut u64, attempts: &[Attempt]) -> Vec<u8> {
     let mut builder = Builder::new(1, 0, *next);
     for attempt in attempts {
-        let heuristics: Vec<(&str, &str)> =
-            attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+        let heuristics: Vec<(&str, &str)> = attempt
+            .heuristics
+            .iter()
+            .map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value))
+            .collect();
         let remote = RemoteAttempt {
             at: attempt.attempted_at,
             fetcher: &attempt.fetcher,

@@ -1,5 +1,5 @@
-//! Cost by the amount of work: the measurements of the other subjects at several sizes, drawn and fitted. Measures
-//! nothing itself.
+//! Cost by the amount of work: the measurements of the other subjects at several sizes, drawn and
+//! fitted. Measures nothing itself.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,22 @@ const DRAWINGS: &[Drawing] = &[
         "A decision, by sites known",
         "sites",
         "ns",
-        &["select p50", "select at once p50", "select p99", "select p99.9", "url parse p50", "random read"],
+        &[
+            "select p50",
+            "select at once p50",
+            "select p99",
+            "select p99.9",
+            "url parse p50",
+            "random read",
+        ],
     ),
-    ("record-by-sites", "Observing an attempt, by sites known", "sites", "ns", &["record p50", "record p99"]),
+    (
+        "record-by-sites",
+        "Observing an attempt, by sites known",
+        "sites",
+        "ns",
+        &["record p50", "record p99"],
+    ),
     (
         "memory-by-sites",
         "Memory per site, by sites known",
@@ -30,7 +43,11 @@ const DRAWINGS: &[Drawing] = &[
         "Replay of an attempt, by sites in the log",
         "sites",
         "ns per attempt",
-        &["replay, ns per attempt", "replay of records, ns per attempt", "checksums only, ns per attempt"],
+        &[
+            "replay, ns per attempt",
+            "replay of records, ns per attempt",
+            "checksums only, ns per attempt",
+        ],
     ),
     (
         "replay-by-attempts",

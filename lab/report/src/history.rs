@@ -1,4 +1,5 @@
-//! The history of the report: one line of JSON for each run, and plots of each figure over the runs.
+//! The history of the report: one line of JSON for each run, and plots of each figure over the
+//! runs.
 //!
 //! Owns: the file `benchmarks/history.jsonl`, its format and its plots.
 //!
@@ -36,9 +37,11 @@ struct Run {
     figures: BTreeMap<String, f64>,
 }
 
-/// Adds this run to the committed history, and writes it with its plot below `plots`. Returns the section about it.
+/// Adds this run to the committed history, and writes it with its plot below `plots`. Returns the
+/// section about it.
 pub(crate) fn write(plots: &Path, host: &Host, sections: &[Section]) -> String {
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reports/benchmarks").join(FILE);
+    let committed =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reports/benchmarks").join(FILE);
     let mut lines = std::fs::read_to_string(committed).unwrap_or_default();
     let figures: Vec<&Figure> = sections.iter().flat_map(|section| &section.figures).collect();
     let own = Run {
@@ -65,8 +68,9 @@ fn page(figures: &[&Figure], runs: &[Run]) -> String {
          or under different load are not comparable.\n"
     );
     let mut row = |cells: Vec<String>| page.push_str(&format!("| {} |\n", cells.join(" | ")));
-    let of =
-        |name: &str, f: &dyn Fn(&Run) -> String| std::iter::once(name.to_owned()).chain(last.iter().map(f)).collect();
+    let of = |name: &str, f: &dyn Fn(&Run) -> String| {
+        std::iter::once(name.to_owned()).chain(last.iter().map(f)).collect()
+    };
     row(of("figure", &|run| run.date.chars().take(10).collect()));
     row(std::iter::once("---").chain(last.iter().map(|_| "---:")).map(str::to_owned).collect());
     row(of("commit", &|run| run.commit.chars().take(12).collect()));
@@ -86,7 +90,8 @@ fn svg(figures: &[&Figure], runs: &[Run]) -> String {
     let mut svg = String::new();
     {
         let area =
-            SVGBackend::with_string(&mut svg, (PANEL.0 * COLUMNS as u32, PANEL.1 * rows as u32)).into_drawing_area();
+            SVGBackend::with_string(&mut svg, (PANEL.0 * COLUMNS as u32, PANEL.1 * rows as u32))
+                .into_drawing_area();
         area.fill(&WHITE).unwrap();
         for (panel, figure) in area.split_evenly((rows, COLUMNS)).iter().zip(figures) {
             draw(panel, figure, runs).unwrap();
@@ -101,8 +106,10 @@ fn draw(
     figure: &Figure,
     runs: &[Run],
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let points: Vec<(f64, f64)> =
-        (1..).zip(runs).filter_map(|(n, run)| Some((f64::from(n), *run.figures.get(&figure.what)?))).collect();
+    let points: Vec<(f64, f64)> = (1..)
+        .zip(runs)
+        .filter_map(|(n, run)| Some((f64::from(n), *run.figures.get(&figure.what)?)))
+        .collect();
     let limit = figure.limit.unwrap_or(0.0);
     let high = points.iter().map(|point| point.1).fold(limit, f64::max) * 1.15;
     let plain: String = figure.what.chars().filter(|c| *c != '`').collect();

@@ -31,7 +31,11 @@ pub(crate) struct Host {
 impl Host {
     /// Returns a fact by its name.
     pub(crate) fn fact(&self, name: &str) -> String {
-        self.facts.iter().find(|(fact, _)| *fact == name).map(|(_, value)| value.clone()).unwrap_or_default()
+        self.facts
+            .iter()
+            .find(|(fact, _)| *fact == name)
+            .map(|(_, value)| value.clone())
+            .unwrap_or_default()
     }
 
     pub(crate) fn read() -> Self {
@@ -46,11 +50,21 @@ impl Host {
         let governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
         Self {
             facts: vec![
-                ("processor", format!("{}, {cores} cores, {} MHz", field("model name"), field("cpu MHz"))),
+                (
+                    "processor",
+                    format!("{}, {cores} cores, {} MHz", field("model name"), field("cpu MHz")),
+                ),
                 ("virtual machine", if is_guest { "yes" } else { "no sign of it" }.to_owned()),
                 ("caches", caches()),
                 ("memory", memory()),
-                ("governor", if governor.is_empty() { "not reported by the kernel".to_owned() } else { governor }),
+                (
+                    "governor",
+                    if governor.is_empty() {
+                        "not reported by the kernel".to_owned()
+                    } else {
+                        governor
+                    },
+                ),
                 ("clock source", clock),
                 ("system", output("uname", &["-sr"])),
                 (
@@ -73,8 +87,13 @@ fn first_line(path: &str) -> String {
 
 /// Returns the last line that a command prints.
 fn output(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let output = Command::new(program)
+        .args(args)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .output();
+    let text = output
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
     text.trim().lines().last().unwrap_or("unknown").trim().to_owned()
 }
 
@@ -85,8 +104,11 @@ pub(crate) fn load() -> String {
 
 fn commit() -> String {
     let commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
-    match output("git", &["status", "--porcelain", "--untracked-files=no", "--", "src", "log", "crates", "lab"])
-        .as_str()
+    match output(
+        "git",
+        &["status", "--porcelain", "--untracked-files=no", "--", "src", "log", "crates", "lab"],
+    )
+    .as_str()
     {
         "unknown" => commit,
         _ => format!("{commit}, with changes that are not committed"),
@@ -96,7 +118,9 @@ fn commit() -> String {
 fn caches() -> String {
     let mut found = Vec::new();
     for index in 0..8 {
-        let of = |name: &str| first_line(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}"));
+        let of = |name: &str| {
+            first_line(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}"))
+        };
         let (level, kind, size) = (of("level"), of("type"), of("size"));
         if !level.is_empty() && kind != "Instruction" {
             found.push(format!("L{level} {size}"));
@@ -116,17 +140,20 @@ fn memory() -> String {
 }
 
 fn crates() -> String {
-    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock")).unwrap_or_default();
+    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock"))
+        .unwrap_or_default();
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut name = "";
     for line in lock.lines() {
-        let value = |prefix: &str| line.strip_prefix(prefix).and_then(|rest| rest.strip_suffix('"'));
+        let value =
+            |prefix: &str| line.strip_prefix(prefix).and_then(|rest| rest.strip_suffix('"'));
         if let Some(found) = value("name = \"") {
             name = found;
         } else if let Some(version) = value("version = \"").filter(|_| CRATES.contains(&name)) {
             versions.entry(name).or_default().push(version);
         }
     }
-    let listed = versions.iter().map(|(name, versions)| format!("{name} {}", versions.join(" and ")));
+    let listed =
+        versions.iter().map(|(name, versions)| format!("{name} {}", versions.join(" and ")));
     listed.collect::<Vec<_>>().join(", ")
 }

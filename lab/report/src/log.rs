@@ -1,7 +1,8 @@
 //! Appends, compared with the disk itself, fjall and SQLite, with records of the journal's size.
 //!
-//! fjall represents the key-value stores, because its journal is an append-only log whose levels (`Buffer`, `SyncData`)
-//! match `Os` and `Sync`. redb copies pages of a B-tree and syncs at each commit, which is different work.
+//! fjall represents the key-value stores, because its journal is an append-only log whose levels
+//! (`Buffer`, `SyncData`) match `Os` and `Sync`. redb copies pages of a B-tree and syncs at each
+//! commit, which is different work.
 
 use std::fs::File;
 use std::io::Write;
@@ -69,7 +70,8 @@ pub(crate) fn measure(scale: Scale) -> Section {
          row, and two or three rows of heuristics.",
     ));
     let floods = floods(&attempts, count, size);
-    section.text("Appends at full speed, by one thread, without a wait for the disk until the end:");
+    section
+        .text("Appends at full speed, by one thread, without a wait for the disk until the end:");
     print(&mut section, &floods);
     let time = scale.pick(Duration::from_millis(100), Duration::from_secs(2));
     let syncs = one_by_one(&attempts, size, time);
@@ -77,9 +79,17 @@ pub(crate) fn measure(scale: Scale) -> Section {
     print(&mut section, &syncs);
     let ours = floods[0].rate;
     for peer in floods.iter().filter(|row| !row.name.starts_with("journal")) {
-        let versus = if peer.name.starts_with("a buffered file") { Section::limit } else { Section::duel };
+        let versus =
+            if peer.name.starts_with("a buffered file") { Section::limit } else { Section::duel };
         let what = "appends, synced at the end";
-        versus(&mut section, what, "journal at `Interval(100 ms)`", &peer.name, ours / peer.rate, "");
+        versus(
+            &mut section,
+            what,
+            "journal at `Interval(100 ms)`",
+            &peer.name,
+            ours / peer.rate,
+            "",
+        );
     }
     sizes(&mut section, &attempts, scale.pick(2_000, 20_000));
     let ours = syncs[0].latency.p50();
@@ -91,11 +101,14 @@ pub(crate) fn measure(scale: Scale) -> Section {
     section
 }
 
-/// Bytes of a log whose batches are as small as they get: each attempt is handed to the system before the next one.
+/// Bytes of a log whose batches are as small as they get: each attempt is handed to the system
+/// before the next one.
 fn sizes(section: &mut Section, attempts: &[Attempt], count: usize) {
     let tmp = tempfile::tempdir().unwrap();
-    let segments = || Reader::open(tmp.path()).unwrap().segments().map(|segment| segment.bytes).sum::<u64>();
-    let (journal, _) = Journal::open(tmp.path(), options(Durability::Os).linger(Duration::ZERO)).unwrap();
+    let segments =
+        || Reader::open(tmp.path()).unwrap().segments().map(|segment| segment.bytes).sum::<u64>();
+    let (journal, _) =
+        Journal::open(tmp.path(), options(Durability::Os).linger(Duration::ZERO)).unwrap();
     let mut rows = Vec::new();
     let mut row = |when: &str, bytes: u64, written: usize| {
         rows.push(vec![when.to_owned(), bytes.to_string(), (bytes / written as u64).to_string()]);
@@ -109,7 +122,9 @@ fn sizes(section: &mut Section, attempts: &[Attempt], count: usize) {
     }
     journal.close().unwrap();
     row("closed", segments(), count);
-    section.text("Bytes of segments, allocated space included, while attempts are appended one by one:");
+    section.text(
+        "Bytes of segments, allocated space included, while attempts are appended one by one:",
+    );
     section.table(&["", "bytes", "bytes per attempt"], rows);
 }
 
@@ -118,14 +133,17 @@ fn record_bytes(attempts: &[Attempt]) -> usize {
     let (journal, _) = Journal::open(tmp.path(), options(Durability::Os).pack(false)).unwrap();
     attempts.iter().for_each(|attempt| _ = journal.append_attempt(attempt).unwrap());
     journal.close().unwrap();
-    let bytes: u64 = Reader::open(tmp.path()).unwrap().segments().map(|segment| segment.bytes).sum();
+    let bytes: u64 =
+        Reader::open(tmp.path()).unwrap().segments().map(|segment| segment.bytes).sum();
     bytes as usize / attempts.len()
 }
 
 fn floods(attempts: &[Attempt], count: usize, size: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     let tmp = tempfile::tempdir().unwrap();
-    for (name, durability) in [("journal at `Interval(100 ms)`", INTERVAL), ("journal at `Os`", Durability::Os)] {
+    for (name, durability) in
+        [("journal at `Interval(100 ms)`", INTERVAL), ("journal at `Os`", Durability::Os)]
+    {
         let (journal, _) = Journal::open(&tmp.path().join(name), options(durability)).unwrap();
         rows.push(flood(
             name,
@@ -135,7 +153,8 @@ fn floods(attempts: &[Attempt], count: usize, size: usize) -> Vec<Row> {
         ));
         journal.close().unwrap();
     }
-    let mut file = std::io::BufWriter::with_capacity(1 << 20, File::create(tmp.path().join("bare")).unwrap());
+    let mut file =
+        std::io::BufWriter::with_capacity(1 << 20, File::create(tmp.path().join("bare")).unwrap());
     let payload = vec![7; size];
     let append: Append<'_> = &mut |_| file.write_all(&payload).unwrap();
     let mut row = flood("a buffered file, without checksums", count, append, &mut || ());
@@ -147,9 +166,12 @@ fn floods(attempts: &[Attempt], count: usize, size: usize) -> Vec<Row> {
 
     let db = Database::builder(tmp.path().join("fjall")).open().unwrap();
     let items = db.keyspace("attempts", KeyspaceCreateOptions::default).unwrap();
-    rows.push(flood("fjall", count, &mut |n| items.insert((n as u64).to_be_bytes(), &payload).unwrap(), &mut || {
-        db.persist(PersistMode::SyncData).unwrap()
-    }));
+    rows.push(flood(
+        "fjall",
+        count,
+        &mut |n| items.insert((n as u64).to_be_bytes(), &payload).unwrap(),
+        &mut || db.persist(PersistMode::SyncData).unwrap(),
+    ));
     let db = sqlite::create(&tmp.path().join("attempts.db"), "NORMAL", true);
     let count = count / 10;
     rows.push(flood(
@@ -172,7 +194,8 @@ fn floods(attempts: &[Attempt], count: usize, size: usize) -> Vec<Row> {
 fn one_by_one(attempts: &[Attempt], size: usize, time: Duration) -> Vec<Row> {
     let mut rows = Vec::new();
     let tmp = tempfile::tempdir().unwrap();
-    let (journal, _) = Journal::open(&tmp.path().join("journal"), options(Durability::Sync)).unwrap();
+    let (journal, _) =
+        Journal::open(&tmp.path().join("journal"), options(Durability::Sync)).unwrap();
     rows.push(synced("journal at `Sync`", time, &mut |n| {
         journal.append_attempt(&attempts[n % attempts.len()]).unwrap();
         journal.settled().wait().unwrap();

@@ -1,14 +1,13 @@
-//! The report: everything that matters about speed and memory, measured side by side in one run, written to
-//! `docs/reports/benchmarks.md` with its plots. `make bench-report` runs it.
+//! The report: everything that matters about speed and memory, measured side by side in one run,
+//! written to `docs/reports/benchmarks.md` with its plots. `make bench-report` runs it.
 //!
-//! Each subject runs in a separate process, so that heaps and caches are separate, and returns a [`book::Section`] as
-//! JSON.
-//! Invariants: every figure in the report comes from this run, except those of the history. Nothing is asserted about time: a missed target is
-//! reported as missed.
+//! Each subject runs in a separate process, so that heaps and caches are separate, and returns a
+//! [`book::Section`] as JSON. Invariants: every figure in the report comes from this run, except
+//! those of the history. Nothing is asserted about time: a missed target is reported as missed.
 //!
-//! `--quick` tries the program in seconds, with meaningless sizes; `--full` adds long measurements; `--only SUBJECT`
-//! (repeatable) skips the others. Quick and partial runs write to a directory below the temporary one, so that `docs`
-//! only ever has a whole run, unless `--out DIR` is given.
+//! `--quick` tries the program in seconds, with meaningless sizes; `--full` adds long measurements;
+//! `--only SUBJECT` (repeatable) skips the others. Quick and partial runs write to a directory
+//! below the temporary one, so that `docs` only ever has a whole run, unless `--out DIR` is given.
 #![allow(clippy::unwrap_used, reason = "a measurement that meets an error has failed")]
 
 mod book;
@@ -119,7 +118,8 @@ fn main() -> ExitCode {
 }
 
 fn report_args(args: &[String]) -> Result<ReportArgs, String> {
-    let mut report_args = ReportArgs { scale: Scale::Normal, only: Vec::new(), out: PathBuf::new() };
+    let mut report_args =
+        ReportArgs { scale: Scale::Normal, only: Vec::new(), out: PathBuf::new() };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().cloned().ok_or_else(|| format!("{arg} needs a value"));
@@ -131,7 +131,10 @@ fn report_args(args: &[String]) -> Result<ReportArgs, String> {
                 let name = value()?;
                 if !SUBJECTS.iter().any(|(subject, _)| *subject == name) {
                     let names: Vec<&str> = SUBJECTS.iter().map(|(subject, _)| *subject).collect();
-                    return Err(format!("no subject called {name:?}; there are: {}", names.join(", ")));
+                    return Err(format!(
+                        "no subject called {name:?}; there are: {}",
+                        names.join(", ")
+                    ));
                 }
                 report_args.only.push(name);
             }
@@ -164,16 +167,17 @@ fn run(report_args: &ReportArgs) -> ExitCode {
     let host = host::Host::read();
     let mut sections = Vec::new();
     let mut failed = Vec::new();
-    for &(name, _) in
-        SUBJECTS.iter().filter(|(name, _)| report_args.only.is_empty() || report_args.only.iter().any(|o| o == name))
-    {
+    for &(name, _) in SUBJECTS.iter().filter(|(name, _)| {
+        report_args.only.is_empty() || report_args.only.iter().any(|o| o == name)
+    }) {
         let (at, json) = (Instant::now(), tmp.path().join(name));
         eprintln!("{name} ...");
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--child", "subject", name]).arg(&json).args(report_args.scale.flag());
         match command.status() {
             Ok(status) if status.success() => {
-                let section: Section = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+                let section: Section =
+                    serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
                 eprintln!("{name} done in {:.1} s", at.elapsed().as_secs_f64());
                 sections.push(section);
             }
@@ -185,6 +189,10 @@ fn run(report_args: &ReportArgs) -> ExitCode {
     }
     sections.extend(growth::section(&sections));
     write::write(&report_args.out, &host, report_args.scale, &sections, begun.elapsed());
-    eprintln!("{} written in {:.0} s", report_args.out.join("benchmarks.md").display(), begun.elapsed().as_secs_f64());
+    eprintln!(
+        "{} written in {:.0} s",
+        report_args.out.join("benchmarks.md").display(),
+        begun.elapsed().as_secs_f64()
+    );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,8 +1,9 @@
-//! The same evidence in maps that a user would choose instead: aggregates per heuristic, looked up, read and added to.
+//! The same evidence in maps that a user would choose instead: aggregates per heuristic, looked up,
+//! read and added to.
 //!
-//! They decide by the published formula over sums of aggregates (fetchwise's estimate is more work), with keys hashed
-//! once and the same decay. The only difference is how the map is read while others write.
-//! Invariants: no map locks more than its kind needs.
+//! They decide by the published formula over sums of aggregates (fetchwise's estimate is more
+//! work), with keys hashed once and the same decay. The only difference is how the map is read
+//! while others write. Invariants: no map locks more than its kind needs.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -89,7 +90,10 @@ impl Map for DashMutex {
     fn read(&self, keys: &[u64], sums: &mut Sums) {
         for entry in keys.iter().filter_map(|key| self.0.get(key)) {
             let found = entry.lock().unwrap();
-            sums.iter_mut().flatten().zip(found.iter().flatten()).for_each(|(sum, more)| *sum += more);
+            sums.iter_mut()
+                .flatten()
+                .zip(found.iter().flatten())
+                .for_each(|(sum, more)| *sum += more);
         }
     }
 
@@ -123,12 +127,16 @@ impl Map for Papaya {
     }
 }
 
-/// papaya with fetchwise's settings: readers continue in the old table while a writer moves everything to the new one.
+/// papaya with fetchwise's settings: readers continue in the old table while a writer moves
+/// everything to the new one.
 pub(crate) struct PapayaBlocking(Papaya);
 
 impl Default for PapayaBlocking {
     fn default() -> Self {
-        let map = papaya::HashMap::builder().hasher(Build::default()).resize_mode(papaya::ResizeMode::Blocking).build();
+        let map = papaya::HashMap::builder()
+            .hasher(Build::default())
+            .resize_mode(papaya::ResizeMode::Blocking)
+            .build();
         Self(Papaya(map))
     }
 }
@@ -173,8 +181,11 @@ impl Map for Locked {
 
     fn add(&self, keys: &[u64], added: Added) {
         let map = self.0.read().unwrap();
-        let missing: Keys =
-            keys.iter().copied().filter(|key| map.get(key).map(|cells| cells.add(added)).is_none()).collect();
+        let missing: Keys = keys
+            .iter()
+            .copied()
+            .filter(|key| map.get(key).map(|cells| cells.add(added)).is_none())
+            .collect();
         drop(map);
         if !missing.is_empty() {
             let mut map = self.0.write().unwrap();
@@ -201,7 +212,8 @@ impl<M: Map> Peer<M> {
         ((at.as_millis() - self.landmark.as_millis()) as f64 / HALF_LIFE_MS).exp2()
     }
 
-    /// Returns the fetcher with the highest confidence by the published formula, and that confidence.
+    /// Returns the fetcher with the highest confidence by the published formula, and that
+    /// confidence.
     pub(crate) fn select(&self, url: &Url, now: Timestamp) -> Option<(usize, f64)> {
         let features = UrlFeatures::extract(url).ok()?;
         let mut sums = Sums::default();
@@ -215,10 +227,16 @@ impl<M: Map> Peer<M> {
     }
 
     pub(crate) fn record(&self, attempt: &Attempt) {
-        let Some(fetcher) = FETCHERS.iter().position(|name| *name == attempt.fetcher) else { return };
+        let Some(fetcher) = FETCHERS.iter().position(|name| *name == attempt.fetcher) else {
+            return;
+        };
         let weight = self.up(attempt.attempted_at) * attempt.weight;
-        let tags = attempt.heuristics.iter().map(|tag| key_of(&tag.heuristic.kind, &tag.heuristic.value));
-        self.map.add(&tags.take(10).collect::<Keys>(), Added { fetcher, success: attempt.success, weight });
+        let tags =
+            attempt.heuristics.iter().map(|tag| key_of(&tag.heuristic.kind, &tag.heuristic.value));
+        self.map.add(
+            &tags.take(10).collect::<Keys>(),
+            Added { fetcher, success: attempt.success, weight },
+        );
     }
 }
 
@@ -232,7 +250,8 @@ fn pair(kind: usize, domain: u64, part: &str) -> u64 {
 
 fn keys(features: &UrlFeatures<'_>) -> Keys {
     let domain = key(0, features.domain);
-    let mut keys: Keys = [domain, key(1, features.site), key(3, &digits(features.path_depth))].into_iter().collect();
+    let mut keys: Keys =
+        [domain, key(1, features.site), key(3, &digits(features.path_depth))].into_iter().collect();
     if let Some(suffix) = features.suffix {
         keys.extend([key(2, suffix.as_str()), pair(4, domain, suffix.as_str())]);
     }
@@ -256,6 +275,9 @@ fn key_of(kind: &str, value: &str) -> u64 {
             pair(known, key(0, domain), part)
         }
         Some(known) => key(known, value),
-        None => key(KINDS.len() + FLAGS.iter().position(|flag| *flag == kind).unwrap_or(FLAGS.len()), value),
+        None => key(
+            KINDS.len() + FLAGS.iter().position(|flag| *flag == kind).unwrap_or(FLAGS.len()),
+            value,
+        ),
     }
 }

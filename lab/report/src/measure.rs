@@ -115,7 +115,8 @@ impl Random {
     }
 }
 
-/// Returns the nanoseconds of one dependent read at a random position of a buffer of `bytes`: the latency of memory.
+/// Returns the nanoseconds of one dependent read at a random position of a buffer of `bytes`: the
+/// latency of memory.
 pub(crate) fn random_read(bytes: usize) -> f64 {
     const LINE: usize = 8;
     let lines = (bytes / (LINE * 8)).max(2);
@@ -145,5 +146,9 @@ pub(crate) fn cpu_time() -> Duration {
 pub(crate) fn resident_bytes() -> f64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-    line.split_whitespace().next().and_then(|kilobytes| kilobytes.parse::<f64>().ok()).unwrap_or(0.0) * 1024.0
+    line.split_whitespace()
+        .next()
+        .and_then(|kilobytes| kilobytes.parse::<f64>().ok())
+        .unwrap_or(0.0)
+        * 1024.0
 }

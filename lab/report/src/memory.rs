@@ -1,4 +1,5 @@
-//! Memory: bytes per site by a counting allocator, in a separate process for each size, and their parts.
+//! Memory: bytes per site by a counting allocator, in a separate process for each size, and their
+//! parts.
 
 use std::process::Command;
 
@@ -14,8 +15,8 @@ use crate::traffic::{self, Shape};
 /// The maximum size of a site.
 const TARGET: f64 = 300.0;
 
-/// Measures a selector with evidence of `domains` sites, and prints the requested bytes, allocations, resident bytes
-/// and keys.
+/// Measures a selector with evidence of `domains` sites, and prints the requested bytes,
+/// allocations, resident bytes and keys.
 pub(crate) fn child(shape: &str, domains: usize) {
     let (_, shape) = Shape::ALL.into_iter().find(|(name, _)| *name == shape).unwrap();
     let now = Timestamp::now();
@@ -26,7 +27,13 @@ pub(crate) fn child(shape: &str, domains: usize) {
     let resident = resident_bytes();
     let counted = allocation_counter::measure(|| traffic::teach(&selector, 0..domains, shape, now));
     let resident = resident_bytes() - resident;
-    println!("{} {} {} {}", counted.bytes_current, counted.count_current, resident, selector.key_count());
+    println!(
+        "{} {} {} {}",
+        counted.bytes_current,
+        counted.count_current,
+        resident,
+        selector.key_count()
+    );
 }
 
 struct Counted {
@@ -38,7 +45,10 @@ struct Counted {
 
 fn count(shape: &str, domains: usize) -> Counted {
     let exe = std::env::current_exe().unwrap();
-    let output = Command::new(exe).args(["--child", "memory", shape, &domains.to_string()]).output().unwrap();
+    let output = Command::new(exe)
+        .args(["--child", "memory", shape, &domains.to_string()])
+        .output()
+        .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let numbers: Vec<f64> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();
     Counted { bytes: numbers[0], blocks: numbers[1], resident: numbers[2], keys: numbers[3] }
@@ -58,7 +68,9 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let mut plain = 0.0;
     for (name, _) in Shape::ALL {
         // The addition by suffixes is shown at one size.
-        for &sites in sizes.iter().filter(|&&sites| name == "plain" || sites == scale.pick(last, 1_000_000)) {
+        for &sites in
+            sizes.iter().filter(|&&sites| name == "plain" || sites == scale.pick(last, 1_000_000))
+        {
             eprintln!("  {name}, {} sites", text::size(sites));
             let counted = count(name, sites);
             let each = counted.bytes / sites as f64;
@@ -75,16 +87,31 @@ pub(crate) fn measure(scale: Scale) -> Section {
             ]);
             if name == "plain" {
                 section.point("bytes per site", sites as f64, each);
-                section.point("resident bytes per site", sites as f64, counted.resident / sites as f64);
+                section.point(
+                    "resident bytes per site",
+                    sites as f64,
+                    counted.resident / sites as f64,
+                );
                 plain = each;
             }
             if sites >= 1_000_000 || scale == Scale::Quick {
-                let what = format!("memory per site, {} sites, {}", text::size(sites), rows[rows.len() - 1][1]);
+                let what = format!(
+                    "memory per site, {} sites, {}",
+                    text::size(sites),
+                    rows[rows.len() - 1][1]
+                );
                 section.goal(&what, Unit::Bytes, each, Bound::AtMost(TARGET));
             }
         }
     }
-    let head = ["sites", "URLs", "requested, per site", "resident, per site", "allocations per site", "keys per site"];
+    let head = [
+        "sites",
+        "URLs",
+        "requested, per site",
+        "resident, per site",
+        "allocations per site",
+        "keys per site",
+    ];
     section.table(&head, rows);
     breakdown(&mut section, last, plain);
     section

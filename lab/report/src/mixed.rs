@@ -1,4 +1,5 @@
-//! Candidates in memory, and mixed load: one thread selects, alone and while another records at full speed.
+//! Candidates in memory, and mixed load: one thread selects, alone and while another records at
+//! full speed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -55,11 +56,32 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let sites = scale.pick(10_000, 1_000_000);
     let now = Timestamp::now();
     let attempts = traffic::pool(scale.pick(20_000, 500_000), sites, now);
-    let ours = run("fetchwise", &Selector::builder().without_pace().build().unwrap(), sites, &attempts, now, scale);
+    let ours = run(
+        "fetchwise",
+        &Selector::builder().without_pace().build().unwrap(),
+        sites,
+        &attempts,
+        now,
+        scale,
+    );
     let peers = [
-        run("DashMap with a Mutex each", &Peer::<DashMutex>::new(now), sites, &attempts, now, scale),
+        run(
+            "DashMap with a Mutex each",
+            &Peer::<DashMutex>::new(now),
+            sites,
+            &attempts,
+            now,
+            scale,
+        ),
         run("papaya", &Peer::<Papaya>::new(now), sites, &attempts, now, scale),
-        run("papaya, blocking resize", &Peer::<PapayaBlocking>::new(now), sites, &attempts, now, scale),
+        run(
+            "papaya, blocking resize",
+            &Peer::<PapayaBlocking>::new(now),
+            sites,
+            &attempts,
+            now,
+            scale,
+        ),
         run("scc::HashMap", &Peer::<Scc>::new(now), sites, &attempts, now, scale),
         run("RwLock of HashMap", &Peer::<Locked>::new(now), sites, &attempts, now, scale),
     ];
@@ -74,7 +96,8 @@ pub(crate) fn measure(scale: Scale) -> Section {
          operation.",
     ));
     let all = || std::iter::once(&ours).chain(&peers);
-    let head: Vec<&str> = ["candidate", "operation"].into_iter().chain(CELLS).chain(["attempts recorded"]).collect();
+    let head: Vec<&str> =
+        ["candidate", "operation"].into_iter().chain(CELLS).chain(["attempts recorded"]).collect();
     let mut rows = Vec::new();
     for one in all() {
         let row = |what: &str, latency: &Latency, rate: String| {
@@ -90,7 +113,13 @@ pub(crate) fn measure(scale: Scale) -> Section {
     section.table(&head, rows);
     for peer in &peers {
         let mut duel = |what: &str, ratio: f64| {
-            section.duel(&format!("{what}, {size} sites"), "fetchwise", peer.name, ratio, "the other does less work");
+            section.duel(
+                &format!("{what}, {size} sites"),
+                "fetchwise",
+                peer.name,
+                ratio,
+                "the other does less work",
+            );
         };
         duel("select, p50", peer.select.p50() / ours.select.p50());
         duel("record, p50", peer.record.p50() / ours.record.p50());

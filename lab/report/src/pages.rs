@@ -1,4 +1,5 @@
-//! Reading a response: the detector, two HTML parsers, the bare search for markers, and a read of the bytes.
+//! Reading a response: the detector, two HTML parsers, the bare search for markers, and a read of
+//! the bytes.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -48,7 +49,9 @@ pub(crate) fn measure(scale: Scale) -> Section {
         let page = Page { status: 200, headers: &headers, body, ..Page::default() };
         black_box(detector.inspect(&page, &mut scratch.borrow_mut()));
     };
-    let searched = |parse: fn(&[u8]) -> PageFacts, page: &[u8]| _ = black_box(markers.search(page, &parse(page)));
+    let searched = |parse: fn(&[u8]) -> PageFacts, page: &[u8]| {
+        _ = black_box(markers.search(page, &parse(page)))
+    };
     let (mut rows, mut latencies, mut slowest) = (Vec::new(), Vec::new(), None::<(&str, f64)>);
     for (name, mut pages) in sets().into_iter().chain(made()) {
         eprintln!("  {name}");
@@ -65,13 +68,26 @@ pub(crate) fn measure(scale: Scale) -> Section {
         ];
         let bytes: usize = pages.iter().map(|page| head(page).len()).sum();
         let speeds = turns(&runs, &pages, scale).map(|seconds| bytes as f64 / seconds);
-        let mut row = vec![name.to_owned(), pages.len().to_string(), (bytes / pages.len()).to_string()];
+        let mut row =
+            vec![name.to_owned(), pages.len().to_string(), (bytes / pages.len()).to_string()];
         row.extend(speeds.map(|speed| format!("{:.3}", speed / 1e9)));
         rows.push(row);
         match name {
-            "ordinary" => section.goal("detector, ordinary pages", Unit::Speed, speeds[0], Bound::AtLeast(2.5e9)),
-            REFUSAL => section.goal("detector, block pages of 4 kB", Unit::Speed, speeds[0], Bound::AtLeast(0.6e9)),
-            "small" | "tiny" => section.figure(&format!("detector, {name} pages"), Unit::Speed, speeds[0]),
+            "ordinary" => section.goal(
+                "detector, ordinary pages",
+                Unit::Speed,
+                speeds[0],
+                Bound::AtLeast(2.5e9),
+            ),
+            REFUSAL => section.goal(
+                "detector, block pages of 4 kB",
+                Unit::Speed,
+                speeds[0],
+                Bound::AtLeast(0.6e9),
+            ),
+            "small" | "tiny" => {
+                section.figure(&format!("detector, {name} pages"), Unit::Speed, speeds[0])
+            }
             _ => {}
         }
         let latency = one_by_one(&pages, scale, verdict);
@@ -79,8 +95,11 @@ pub(crate) fn measure(scale: Scale) -> Section {
         row.insert(1, latency.count().to_string());
         latencies.push(row);
         if name.starts_with("adv") {
-            let slower =
-                if slowest.is_some_and(|(_, than)| than < speeds[0]) { slowest } else { Some((name, speeds[0])) };
+            let slower = if slowest.is_some_and(|(_, than)| than < speeds[0]) {
+                slowest
+            } else {
+                Some((name, speeds[0]))
+            };
             slowest = slower;
             continue;
         }
@@ -102,7 +121,11 @@ pub(crate) fn measure(scale: Scale) -> Section {
     section.table(&head, rows);
     let bandwidth = bandwidth(scale);
     let slowest = slowest.map_or_else(String::new, |(name, speed)| {
-        format!("The detector reads the slowest of the adversarial pages ({:?}) at {}. ", name, text::speed(speed))
+        format!(
+            "The detector reads the slowest of the adversarial pages ({:?}) at {}. ",
+            name,
+            text::speed(speed)
+        )
     });
     section.text(format!(
         "{slowest}One core reads memory that is in no cache at {}. A page that has just come over a network is in a cache.",
@@ -147,8 +170,9 @@ fn made() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         content=\"noindex,nofollow\"></head><body><div class=\"main-wrapper\"><noscript>Enable JavaScript and cookies to \
         continue</noscript></div><script>(function(){window._cf_chl_opt={cvId:'3',cType:'managed'};var a=document\
         .createElement('script');a.src='/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1';}())</script></body></html>";
-    let mut all =
-        [("shell", shell), ("block page", block)].map(|(name, page)| (name, vec![page.as_bytes().to_vec()])).to_vec();
+    let mut all = [("shell", shell), ("block page", block)]
+        .map(|(name, page)| (name, vec![page.as_bytes().to_vec()]))
+        .to_vec();
     all.push((REFUSAL, (0..8).map(refusal).collect()));
     all
 }
@@ -156,7 +180,8 @@ fn made() -> Vec<(&'static str, Vec<Vec<u8>>)> {
 /// The set of block pages of about four kilobytes.
 const REFUSAL: &str = "block page, 4 kB";
 
-/// Returns a page that refuses a request, as vendors write them: styles, two explanations, an incident number.
+/// Returns a page that refuses a request, as vendors write them: styles, two explanations, an
+/// incident number.
 fn refusal(number: usize) -> Vec<u8> {
     let mut page = String::from(
         "<!DOCTYPE html><html lang=\"en-US\"><head><title>Access denied | the site is using a security service</title>\
@@ -170,7 +195,10 @@ fn refusal(number: usize) -> Vec<u8> {
     }
     page.push_str("</style></head><body><div id=\"wrapper\"><h1>Sorry, you have been blocked</h1>");
     for (title, text) in [
-        ("You are unable to access this site", "The site owner has set access rules that apply to your request."),
+        (
+            "You are unable to access this site",
+            "The site owner has set access rules that apply to your request.",
+        ),
         (
             "Why have I been blocked?",
             "This website is using a security service to protect itself from online attacks. The \
@@ -183,7 +211,9 @@ fn refusal(number: usize) -> Vec<u8> {
           what you were doing when this page came up, and the incident number at the bottom of this page.",
         ),
     ] {
-        page.push_str(&format!("<section class=\"part-{number}\"><h2>{title}</h2><p>{text}</p></section>"));
+        page.push_str(&format!(
+            "<section class=\"part-{number}\"><h2>{title}</h2><p>{text}</p></section>"
+        ));
     }
     page.push_str(&format!(
         "<footer><p>Incident: <strong>8f{number:02}a1c7d3e5b9f0{number:02}</strong></p><p>Your IP: <span hidden>203.0.113.{number}</span></p>\
@@ -197,7 +227,8 @@ fn turns(runs: &Runs<'_>, pages: &[Vec<u8>], scale: Scale) -> [f64; WHO.len()] {
     let mut best = [f64::MAX; WHO.len()];
     let bytes: usize = pages.iter().map(Vec::len).sum();
     let repeat = (200_000 / bytes.max(1)).max(1);
-    let (begun, time) = (Instant::now(), scale.pick(Duration::from_millis(1), Duration::from_millis(800)));
+    let (begun, time) =
+        (Instant::now(), scale.pick(Duration::from_millis(1), Duration::from_millis(800)));
     let mut turn = 0;
     while turn < 2 || begun.elapsed() < time && turn < 50 {
         for (best, run) in best.iter_mut().zip(runs) {

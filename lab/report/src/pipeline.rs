@@ -1,4 +1,5 @@
-//! The whole pipeline over loopback, compared with bare hyper fetching the same pages, in turns, from one thread.
+//! The whole pipeline over loopback, compared with bare hyper fetching the same pages, in turns,
+//! from one thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -129,7 +130,9 @@ impl Crawl {
         Self {
             port,
             probes: AtomicUsize::new(0),
-            hyper: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(CONCURRENCY).build(connector),
+            hyper: Client::builder(TokioExecutor::new())
+                .pool_max_idle_per_host(CONCURRENCY)
+                .build(connector),
             http: http(),
             memory: pipeline(selector(Default::default())),
             kept: pipeline(kept),
@@ -173,9 +176,14 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let tmp = tempfile::tempdir().unwrap();
     let journal = Arc::new(Journal::open(tmp.path(), options(INTERVAL)).unwrap().0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut lanes =
-        ["bare hyper", "HttpFetcher", "pipeline, in memory", "pipeline with journal", "pipeline, each a probe"]
-            .map(Lane::new);
+    let mut lanes = [
+        "bare hyper",
+        "HttpFetcher",
+        "pipeline, in memory",
+        "pipeline with journal",
+        "pipeline, each a probe",
+    ]
+    .map(Lane::new);
     let mut slow_lanes = ["bare hyper", "pipeline with journal"].map(Lane::new);
     let (rounds, count) = scale.pick((1, 200), (9, 5_000));
     runtime.block_on(async {
@@ -198,7 +206,10 @@ pub(crate) fn measure(scale: Scale) -> Section {
             kept.round(count / 10, |n| crawl.by_pipeline(&crawl.kept, crawl.slow_address(n))).await;
             if round == 0 {
                 // The first round opens connections and warms up.
-                lanes.iter_mut().chain(&mut slow_lanes).for_each(|lane| *lane = Lane::new(lane.name));
+                lanes
+                    .iter_mut()
+                    .chain(&mut slow_lanes)
+                    .for_each(|lane| *lane = Lane::new(lane.name));
                 crawl.probes.store(0, Ordering::Relaxed);
             }
         }
@@ -228,9 +239,10 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
         probes * 100.0,
     ));
     table(section, lanes);
-    for (what, ours, theirs) in
-        [("elapsed time", kept.elapsed(), bare.elapsed()), ("processor time", kept.cpu(), bare.cpu())]
-    {
+    for (what, ours, theirs) in [
+        ("elapsed time", kept.elapsed(), bare.elapsed()),
+        ("processor time", kept.cpu(), bare.cpu()),
+    ] {
         let added = ours / theirs - 1.0;
         let what = format!("overhead of the pipeline with journal over bare hyper, {what}");
         section.goal(&what, Unit::Fraction, added, Bound::AtMost(TARGET));
@@ -274,10 +286,11 @@ fn table(section: &mut Section, lanes: &[Lane]) {
         row.extend(lane.latency.cells());
         row
     };
-    let head: Vec<&str> = ["candidate", "URLs", "elapsed, per URL", "more", "processor, per URL", "more"]
-        .into_iter()
-        .chain(CELLS)
-        .collect();
+    let head: Vec<&str> =
+        ["candidate", "URLs", "elapsed, per URL", "more", "processor, per URL", "more"]
+            .into_iter()
+            .chain(CELLS)
+            .collect();
     section.table(&head, lanes.iter().map(row).collect());
 }
 
@@ -289,22 +302,35 @@ fn parts(section: &mut Section, scale: Scale) {
     let make = || fetchwise::attempt::Attempt::new(&url, "direct_access", now).unwrap().delivered();
     (0..20).for_each(|_| selector.record(make(), now).unwrap());
     let (detector, mut scratch) = (Detector::new(), Scratch::default());
-    let headers = [Header::new("content-type", "text/html; charset=utf-8"), Header::new("server", "nginx")];
+    let headers =
+        [Header::new("content-type", "text/html; charset=utf-8"), Header::new("server", "nginx")];
     let read = Page { status: 200, headers: &headers, body: &page, ..Page::default() };
     let rows = [
-        ("parse of the URL", best(5, || batch(count, |_| _ = std::hint::black_box(Url::parse(url.as_str()))))),
+        (
+            "parse of the URL",
+            best(5, || batch(count, |_| _ = std::hint::black_box(Url::parse(url.as_str())))),
+        ),
         (
             "decision",
             best(5, || {
-                batch(count, |_| _ = std::hint::black_box(selector.select(&url, &SelectContext::first_attempt(now))))
+                batch(count, |_| {
+                    _ = std::hint::black_box(
+                        selector.select(&url, &SelectContext::first_attempt(now)),
+                    )
+                })
             }),
         ),
         (
             "verdict on the page",
-            best(5, || batch(count, |_| _ = std::hint::black_box(detector.inspect(&read, &mut scratch)))),
+            best(5, || {
+                batch(count, |_| _ = std::hint::black_box(detector.inspect(&read, &mut scratch)))
+            }),
         ),
         ("attempt built", best(5, || batch(count, |_| _ = std::hint::black_box(make())))),
-        ("attempt built and recorded in memory", best(5, || batch(count, |_| selector.record(make(), now).unwrap()))),
+        (
+            "attempt built and recorded in memory",
+            best(5, || batch(count, |_| selector.record(make(), now).unwrap())),
+        ),
     ];
     section.text("The parts of the pipeline besides fetching, each alone in a batch:");
     let rows = rows.into_iter().map(|(what, each)| vec![what.to_owned(), text::ns(each)]).collect();

@@ -40,7 +40,13 @@ pub(crate) fn measure(scale: Scale) -> Section {
         text::size(count),
         text::size(sites)
     ));
-    let levels = [None, Some(Durability::Memory), Some(Durability::Os), Some(INTERVAL), Some(Durability::Sync)];
+    let levels = [
+        None,
+        Some(Durability::Memory),
+        Some(Durability::Os),
+        Some(INTERVAL),
+        Some(Durability::Sync),
+    ];
     let mut rows = Vec::new();
     for durability in levels {
         let measured = run(&attempts, count, durability);
@@ -52,7 +58,10 @@ pub(crate) fn measure(scale: Scale) -> Section {
             section.goal(what, Unit::Rate, measured.synced, Bound::AtLeast(500e3));
         }
     }
-    let head: Vec<&str> = std::iter::once("level").chain(CELLS).chain(["until acknowledged", "until synced"]).collect();
+    let head: Vec<&str> = std::iter::once("level")
+        .chain(CELLS)
+        .chain(["until acknowledged", "until synced"])
+        .collect();
     section.table(&head, rows);
     acknowledged(&mut section, &attempts, scale);
     section
@@ -66,9 +75,11 @@ struct Measured {
 
 /// Records like `Selector::record`, but by reference, without the time to free the attempt.
 fn run(attempts: &[Attempt], count: usize, durability: Option<Durability>) -> Measured {
-    let (selector, tmp) = (Selector::builder().without_pace().build().unwrap(), tempfile::tempdir().unwrap());
+    let (selector, tmp) =
+        (Selector::builder().without_pace().build().unwrap(), tempfile::tempdir().unwrap());
     attempts.iter().for_each(|attempt| selector.observe(attempt));
-    let journal = durability.map(|durability| Journal::open(tmp.path(), options(durability)).unwrap().0);
+    let journal =
+        durability.map(|durability| Journal::open(tmp.path(), options(durability)).unwrap().0);
     let mut latency = Latency::new();
     let begun = Instant::now();
     for attempt in attempts.iter().cycle().take(count) {

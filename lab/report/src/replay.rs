@@ -34,9 +34,21 @@ pub(crate) fn measure(scale: Scale) -> Section {
         // At least two attempts per site, so that all sites occur.
         let attempts = scale.pick(20_000, 1_000_000).max(2 * sites);
         let both = Both::measure(attempts, sites);
-        section.point("replay, ns per attempt", sites as f64, both.packed.elapsed * 1e9 / attempts as f64);
-        section.point("replay of records, ns per attempt", sites as f64, both.records.elapsed * 1e9 / attempts as f64);
-        section.point("checksums only, ns per attempt", sites as f64, both.floor.elapsed * 1e9 / attempts as f64);
+        section.point(
+            "replay, ns per attempt",
+            sites as f64,
+            both.packed.elapsed * 1e9 / attempts as f64,
+        );
+        section.point(
+            "replay of records, ns per attempt",
+            sites as f64,
+            both.records.elapsed * 1e9 / attempts as f64,
+        );
+        section.point(
+            "checksums only, ns per attempt",
+            sites as f64,
+            both.floor.elapsed * 1e9 / attempts as f64,
+        );
         rows.extend(both.rows(attempts, sites));
         if sites >= scale.pick(1_000, 100_000) {
             both.targets(&mut section, attempts, &text::size(sites));
@@ -51,8 +63,16 @@ pub(crate) fn measure(scale: Scale) -> Section {
     for &attempts in lengths {
         let log = Log::write(attempts, sites, true);
         let replayed = log.replay();
-        section.point("replay by length, ns per attempt", attempts as f64, replayed.elapsed * 1e9 / attempts as f64);
-        section.point("append by length, ns per attempt", attempts as f64, log.written * 1e9 / attempts as f64);
+        section.point(
+            "replay by length, ns per attempt",
+            attempts as f64,
+            replayed.elapsed * 1e9 / attempts as f64,
+        );
+        section.point(
+            "append by length, ns per attempt",
+            attempts as f64,
+            log.written * 1e9 / attempts as f64,
+        );
         rows.push(row(attempts, sites, "packed", log.bytes, None, &replayed));
     }
     let head = [
@@ -169,7 +189,14 @@ fn segment_bytes(dir: &Path) -> u64 {
     Reader::open(dir).unwrap().segments().map(|segment| segment.bytes).sum()
 }
 
-fn row(attempts: usize, sites: usize, of: &str, bytes: u64, floor: Option<&Pass>, replayed: &Pass) -> Vec<String> {
+fn row(
+    attempts: usize,
+    sites: usize,
+    of: &str,
+    bytes: u64,
+    floor: Option<&Pass>,
+    replayed: &Pass,
+) -> Vec<String> {
     let rate = |seconds: f64| text::rate(attempts as f64 / seconds);
     let floor = |f: &dyn Fn(&Pass) -> String| floor.map_or(String::new(), f);
     vec![
@@ -178,7 +205,9 @@ fn row(attempts: usize, sites: usize, of: &str, bytes: u64, floor: Option<&Pass>
         of.to_owned(),
         text::bytes(bytes as f64),
         text::bytes(bytes as f64 / attempts as f64),
-        floor(&|pass| format!("{}, {}", rate(pass.elapsed), text::speed(bytes as f64 / pass.elapsed))),
+        floor(&|pass| {
+            format!("{}, {}", rate(pass.elapsed), text::speed(bytes as f64 / pass.elapsed))
+        }),
         rate(replayed.elapsed),
         floor(&|pass| rate(pass.cpu)),
         rate(replayed.cpu),
@@ -200,10 +229,14 @@ impl Both {
         if let Some(share) = packed.last_mut() {
             *share = format!("{:.0} %", 100.0 * self.share());
         }
-        [row(attempts, sites, "records", self.record_bytes, Some(&self.floor), &self.records), packed]
+        [
+            row(attempts, sites, "records", self.record_bytes, Some(&self.floor), &self.records),
+            packed,
+        ]
     }
 
-    /// Returns the rate per core of a replay of the packed log as a share of that of the records' checksums.
+    /// Returns the rate per core of a replay of the packed log as a share of that of the records'
+    /// checksums.
     fn share(&self) -> f64 {
         self.floor.cpu / self.packed.cpu
     }
@@ -212,13 +245,22 @@ impl Both {
         let per_core = |pass: &Pass| attempts as f64 / pass.cpu;
         let what = format!("replay of a packed log, per core, {sites} sites");
         section.goal(&what, Unit::Rate, per_core(&self.packed), Bound::AtLeast(3e6));
-        let what = format!("replay of a packed log against checksums of records, per core, {sites} sites");
+        let what =
+            format!("replay of a packed log against checksums of records, per core, {sites} sites");
         section.goal(&what, Unit::Fraction, self.share(), Bound::AtLeast(0.25));
-        section.figure(&format!("replay of records, per core, {sites} sites"), Unit::Rate, per_core(&self.records));
+        section.figure(
+            &format!("replay of records, per core, {sites} sites"),
+            Unit::Rate,
+            per_core(&self.records),
+        );
         let each = |bytes: u64| bytes as f64 / attempts as f64;
         let what = format!("disk per attempt, packed, {sites} sites");
         section.goal(&what, Unit::Bytes, each(self.packed_bytes), Bound::AtMost(60.0));
-        section.figure(&format!("disk per attempt, records, {sites} sites"), Unit::Bytes, each(self.record_bytes));
+        section.figure(
+            &format!("disk per attempt, records, {sites} sites"),
+            Unit::Bytes,
+            each(self.record_bytes),
+        );
         section.limit(
             &format!("reading a log, {sites} sites"),
             "packed and replayed",
@@ -231,7 +273,8 @@ impl Both {
 
 /// Measures the size of attempts whose URLs have little in common, with response headers.
 fn diverse(section: &mut Section, scale: Scale) {
-    let (dir, count, now) = (tempfile::tempdir().unwrap(), scale.pick(5_000, 200_000), Timestamp::now());
+    let (dir, count, now) =
+        (tempfile::tempdir().unwrap(), scale.pick(5_000, 200_000), Timestamp::now());
     let (journal, _) = Journal::open(dir.path(), options(Durability::Os)).unwrap();
     let attempts: Vec<Attempt> = (0..count).map(|n| traffic::diverse(n, now)).collect();
     let url_bytes: usize = attempts.iter().map(|attempt| attempt.url.len()).sum();
@@ -244,7 +287,12 @@ fn diverse(section: &mut Section, scale: Scale) {
         text::bytes(url_bytes as f64 / count as f64),
         text::bytes(each)
     ));
-    section.goal("disk per attempt, packed, diverse URLs and headers", Unit::Bytes, each, Bound::AtMost(100.0));
+    section.goal(
+        "disk per attempt, packed, diverse URLs and headers",
+        Unit::Bytes,
+        each,
+        Bound::AtMost(100.0),
+    );
 }
 
 fn snapshots(section: &mut Section, scale: Scale) {
@@ -254,10 +302,13 @@ fn snapshots(section: &mut Section, scale: Scale) {
         let dir = log.dir.path();
         let begun = Instant::now();
         let selector = Selector::builder().without_pace().build().unwrap();
-        // The last segment has been read then, and at most a few batches of it are still being folded.
+        // The last segment has been read then, and at most a few batches of it are still being
+        // folded.
         let mut folded = 0.0;
-        let taken =
-            maintenance::snapshot(dir, &selector, log.now, &mut |_, _| folded = begun.elapsed().as_secs_f64()).unwrap();
+        let taken = maintenance::snapshot(dir, &selector, log.now, &mut |_, _| {
+            folded = begun.elapsed().as_secs_f64()
+        })
+        .unwrap();
         drop(selector);
         let took = begun.elapsed().as_secs_f64();
         let mut cpu = f64::MAX;
@@ -270,7 +321,14 @@ fn snapshots(section: &mut Section, scale: Scale) {
         });
         let begun = Instant::now();
         let selector = Selector::builder().without_pace().build().unwrap();
-        let done = maintenance::compact(dir, &selector, &CompactOptions::default(), log.now, &mut |_, _| {}).unwrap();
+        let done = maintenance::compact(
+            dir,
+            &selector,
+            &CompactOptions::default(),
+            log.now,
+            &mut |_, _| {},
+        )
+        .unwrap();
         let compact = begun.elapsed().as_secs_f64();
         rows.push(vec![
             text::size(sites),
@@ -279,7 +337,11 @@ fn snapshots(section: &mut Section, scale: Scale) {
             text::ns(folded * 1e9),
             text::ns(load * 1e9),
             text::rate(sites as f64 / cpu),
-            format!("{} of {} attempts", text::count(done.attempts.1 as f64), text::count(done.attempts.0 as f64)),
+            format!(
+                "{} of {} attempts",
+                text::count(done.attempts.1 as f64),
+                text::count(done.attempts.0 as f64)
+            ),
             text::ns(compact * 1e9),
         ]);
         section.point("snapshot load, ns per site", sites as f64, load * 1e9 / sites as f64);
@@ -287,11 +349,22 @@ fn snapshots(section: &mut Section, scale: Scale) {
             let size = text::size(sites);
             let what = format!("taking a snapshot of {size} sites, without the fold");
             section.goal(&what, Unit::Ns, (took - folded) * 1e9, Bound::AtMost(0.6e9));
-            section.figure(&format!("folding the log for a snapshot of {size} sites"), Unit::Ns, folded * 1e9);
-            section.goal(&format!("loading a snapshot of {size} sites"), Unit::Ns, load * 1e9, Bound::AtMost(0.3e9));
+            section.figure(
+                &format!("folding the log for a snapshot of {size} sites"),
+                Unit::Ns,
+                folded * 1e9,
+            );
+            section.goal(
+                &format!("loading a snapshot of {size} sites"),
+                Unit::Ns,
+                load * 1e9,
+                Bound::AtMost(0.3e9),
+            );
         }
     }
-    section.text("Snapshots by the number of sites, with two attempts each, and a compaction of their log:");
+    section.text(
+        "Snapshots by the number of sites, with two attempts each, and a compaction of their log:",
+    );
     let head = [
         "sites",
         "snapshot",

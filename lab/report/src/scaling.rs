@@ -1,5 +1,5 @@
-//! Scaling: one and two threads, on separate and on shared cells; the cost of handing over a cache line; a model of
-//! more cores.
+//! Scaling: one and two threads, on separate and on shared cells; the cost of handing over a cache
+//! line; a model of more cores.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -20,11 +20,12 @@ use crate::traffic::{self, Shape};
 /// Operations between checks of the end.
 const TURN: usize = 256;
 
-/// The number of windows, of which the best counts: other programs on the machine only slow them down.
+/// The number of windows, of which the best counts: other programs on the machine only slow them
+/// down.
 const WINDOWS: u32 = 8;
 
-/// Returns the operations per second of `threads` threads together, each doing `work(thread, n)`, in the best of
-/// several windows.
+/// Returns the operations per second of `threads` threads together, each doing `work(thread, n)`,
+/// in the best of several windows.
 fn throughput(threads: usize, time: Duration, work: impl Fn(usize, usize) + Sync) -> f64 {
     (0..WINDOWS).map(|_| window(threads, time / WINDOWS, &work)).fold(0.0, f64::max)
 }
@@ -67,7 +68,8 @@ impl Case {
 
 pub(crate) fn measure(scale: Scale) -> Section {
     let mut section = Section::new("Scaling");
-    let (sites, time) = (scale.pick(2_000, 200_000), scale.pick(Duration::from_millis(50), Duration::from_secs(2)));
+    let (sites, time) =
+        (scale.pick(2_000, 200_000), scale.pick(Duration::from_millis(50), Duration::from_secs(2)));
     let cases = cases(sites, time);
     let handover = ping_pong(time);
     let alone = throughput_of_updates(1, time);
@@ -90,9 +92,18 @@ pub(crate) fn measure(scale: Scale) -> Section {
     section.table(
         &["what", ""],
         vec![
-            vec!["handing a cache line from core to core, half of a round trip".to_owned(), text::ns(handover)],
-            vec!["adding to an `f64` by compare-and-swap, one thread".to_owned(), text::ns(1e9 / alone)],
-            vec!["the same on one cell by two threads, per addition".to_owned(), text::ns(1e9 / shared)],
+            vec![
+                "handing a cache line from core to core, half of a round trip".to_owned(),
+                text::ns(handover),
+            ],
+            vec![
+                "adding to an `f64` by compare-and-swap, one thread".to_owned(),
+                text::ns(1e9 / alone),
+            ],
+            vec![
+                "the same on one cell by two threads, per addition".to_owned(),
+                text::ns(1e9 / shared),
+            ],
         ],
     );
     model(&mut section, &cases, handover);
@@ -103,15 +114,20 @@ fn cases(sites: usize, time: Duration) -> Vec<Case> {
     let now = Timestamp::now();
     let shared = traffic::warm(sites, now);
     let apart: Vec<Selector> = (0..THREADS).map(|_| traffic::warm(sites, now)).collect();
-    let urls: Vec<Vec<Url>> =
-        each_thread(|thread| own_sites(sites, thread).map(|n| traffic::url(n, n, Shape::Plain)).collect());
+    let urls: Vec<Vec<Url>> = each_thread(|thread| {
+        own_sites(sites, thread).map(|n| traffic::url(n, n, Shape::Plain)).collect()
+    });
     let of_depths = |depth: &dyn Fn(usize, usize) -> usize| -> Vec<Vec<Attempt>> {
-        each_thread(|thread| own_sites(sites, thread).map(|n| deep(n, depth(thread, n), now)).collect())
+        each_thread(|thread| {
+            own_sites(sites, thread).map(|n| deep(n, depth(thread, n), now)).collect()
+        })
     };
     let (spread, flat) = (of_depths(&|thread, n| 2 + thread * 4 + n % 4), of_depths(&|_, _| 2));
     let hot = deep(1, 2, now);
     let situation = SelectContext::first_attempt(now);
-    let observe = |selector: &Selector, attempts: &[Attempt], n: usize| selector.observe(&attempts[n % attempts.len()]);
+    let observe = |selector: &Selector, attempts: &[Attempt], n: usize| {
+        selector.observe(&attempts[n % attempts.len()])
+    };
     let twice = |what, work: &(dyn Fn(usize, usize) + Sync)| {
         eprintln!("  {what}");
         Case { what, one: throughput(1, time, work), two: throughput(THREADS, time, work) }
@@ -122,9 +138,13 @@ fn cases(sites: usize, time: Duration) -> Vec<Case> {
             let _ = black_box(shared.select(&urls[n % urls.len()], &situation));
         }),
         twice("record, spread", &|thread, n| observe(&shared, &spread[thread], n)),
-        twice("record, spread, paths of one depth only", &|thread, n| observe(&shared, &flat[thread], n)),
+        twice("record, spread, paths of one depth only", &|thread, n| {
+            observe(&shared, &flat[thread], n)
+        }),
         twice("record, one hot site", &|_, _| shared.observe(&hot)),
-        twice("record, one selector per thread", &|thread, n| observe(&apart[thread], &flat[thread], n)),
+        twice("record, one selector per thread", &|thread, n| {
+            observe(&apart[thread], &flat[thread], n)
+        }),
     ]
 }
 
@@ -143,11 +163,14 @@ fn own_sites(sites: usize, thread: usize) -> impl Iterator<Item = usize> {
 /// Returns an attempt at a page of the site's section at this depth.
 fn deep(site: usize, depth: usize, now: Timestamp) -> Attempt {
     let path = "part/".repeat(depth - 2);
-    let url = Url::parse(&format!("https://www.site{site}.org/section{}/{path}page-{site}", site % 7)).unwrap();
+    let url =
+        Url::parse(&format!("https://www.site{site}.org/section{}/{path}page-{site}", site % 7))
+            .unwrap();
     Attempt::new(&url, traffic::FETCHERS[0], now).unwrap().delivered()
 }
 
-/// Returns the nanoseconds for a line to move from one core to the other: two threads alternate in counting on it.
+/// Returns the nanoseconds for a line to move from one core to the other: two threads alternate in
+/// counting on it.
 fn ping_pong(time: Duration) -> f64 {
     let (ball, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -189,14 +212,15 @@ fn throughput_of_updates(threads: usize, time: Duration) -> f64 {
 
 const CORES: [f64; 6] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 
-/// Returns the time in seconds that an attempt of `case` keeps others from a line, if an attempt without contention
-/// costs `own`. None if two threads lose nothing.
+/// Returns the time in seconds that an attempt of `case` keeps others from a line, if an attempt
+/// without contention costs `own`. None if two threads lose nothing.
 fn held(case: &Case, own: f64) -> Option<f64> {
     let lost = 2.0 / case.two - own;
     (lost > 1e-9).then_some(lost)
 }
 
-/// Returns the attempts per second that `cores` record: n times one core, until a line is always in transit.
+/// Returns the attempts per second that `cores` record: n times one core, until a line is always in
+/// transit.
 fn bound(cores: f64, own: f64, held: Option<f64>) -> f64 {
     held.map_or(cores / own, |held| (cores / own).min(1.0 / held))
 }
@@ -216,7 +240,11 @@ fn model(section: &mut Section, cases: &[Case], handover: f64) {
         None => "nothing was lost to that here, so no limit shows".to_owned(),
     };
     let handovers = held(flat, own).map_or_else(String::new, |held| {
-        format!(" (as much as {:.1} hand-overs of {} each)", held * 1e9 / handover, text::ns(handover))
+        format!(
+            " (as much as {:.1} hand-overs of {} each)",
+            held * 1e9 / handover,
+            text::ns(handover)
+        )
     });
     section.text(format!(
         "*A model of 64 cores.* An attempt costs {own} of one core if the threads share nothing (one selector per \

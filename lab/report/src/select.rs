@@ -1,5 +1,6 @@
-//! `select`: one decision about one URL, by the number of known sites, the source of the URL, the number of heuristics
-//! and the number of fetchers. For comparison: the parse of the URL, and one random read of memory.
+//! `select`: one decision about one URL, by the number of known sites, the source of the URL, the
+//! number of heuristics and the number of fetchers. For comparison: the parse of the URL, and one
+//! random read of memory.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -20,7 +21,8 @@ const MAX_KEPT: usize = 1_000_000;
 
 pub(crate) fn measure(scale: Scale) -> Section {
     let mut section = Section::new("`select`: one decision");
-    let sizes: &[usize] = scale.pick(&[1_000, 10_000], &[1_000, 10_000, 100_000, 1_000_000, 5_000_000]);
+    let sizes: &[usize] =
+        scale.pick(&[1_000, 10_000], &[1_000, 10_000, 100_000, 1_000_000, 5_000_000]);
     section.text(
         "Each decision is timed alone, at a random known site, and includes one reading of the clock. *Just parsed*: \
          the URL was parsed right before, as in a crawler that reads links. *Parsed long ago*: the URL comes from \
@@ -50,7 +52,9 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
     let (now, count) = (Timestamp::now(), scale.pick(20_000, 1_000_000));
     let selector = Selector::builder().without_pace().build().unwrap();
     // Only this thread's allocations are counted.
-    let held = allocation_counter::measure(|| traffic::teach(&selector, 0..sites, Shape::Plain, now)).bytes_current;
+    let held =
+        allocation_counter::measure(|| traffic::teach(&selector, 0..sites, Shape::Plain, now))
+            .bytes_current;
     let situation = SelectContext::first_attempt(now);
     let mut rows = Vec::new();
     let (mut random, mut text) = (Random(1), String::new());
@@ -68,7 +72,9 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
     rows.push(row(sites, &hit, "hit, just parsed"));
     rows.push(row(sites, &miss, "miss, just parsed"));
 
-    let kept: Vec<Url> = (0..sites.min(MAX_KEPT)).map(|n| traffic::url(random.below(sites), n, Shape::Plain)).collect();
+    let kept: Vec<Url> = (0..sites.min(MAX_KEPT))
+        .map(|n| traffic::url(random.below(sites), n, Shape::Plain))
+        .collect();
     let mut old = Latency::new();
     for _ in 0..count {
         let url = &kept[random.below(kept.len())];
@@ -79,7 +85,9 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
 
     let (mut at_once, mut decisions) = (Latency::new(), Vec::with_capacity(Selector::PREFETCHED));
     for group in 0..count / Selector::PREFETCHED {
-        let page = |n: usize| traffic::url(random.below(sites), group * Selector::PREFETCHED + n, Shape::Plain);
+        let page = |n: usize| {
+            traffic::url(random.below(sites), group * Selector::PREFETCHED + n, Shape::Plain)
+        };
         let urls: Vec<Url> = (0..Selector::PREFETCHED).map(page).collect();
         decisions.clear();
         let begun = Instant::now();
@@ -107,8 +115,11 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
     rows.push(row(sites, &record, "observing an attempt (`observe`)"));
     drop((selector, attempts));
     let read = random_read(held as usize);
-    let mut last =
-        vec![text::size(sites), format!("random read of {} (batch)", text::bytes(held as f64)), text::ns(read)];
+    let mut last = vec![
+        text::size(sites),
+        format!("random read of {} (batch)", text::bytes(held as f64)),
+        text::ns(read),
+    ];
     last.resize(2 + CELLS.len(), String::new());
     rows.push(last);
 
@@ -155,8 +166,12 @@ fn by_heuristics(section: &mut Section, sites: usize, scale: Scale) {
     let (now, count) = (Timestamp::now(), scale.pick(10_000, 500_000));
     let selector = traffic::warm(sites, now);
     // Path and the heuristics besides domain and site.
-    let shapes =
-        ["", "section1/page", "section1/static/api/report-final.pdf", "section1/cdn/static/assets/api/clip.mp4"];
+    let shapes = [
+        "",
+        "section1/page",
+        "section1/static/api/report-final.pdf",
+        "section1/cdn/static/assets/api/clip.mp4",
+    ];
     let mut rows = Vec::new();
     for path in shapes {
         let text = |n: usize| format!("https://www.site{n}.org/{path}");
@@ -191,20 +206,30 @@ fn by_fetchers(section: &mut Section, sites: usize, scale: Scale) {
             rows.push(latency.row(format!("{fetchers} candidates, {seen} seen at each site")));
         }
     }
-    section.text(format!("By the number of fetchers, {} sites, just parsed:", text::size(sites / 10)));
+    section
+        .text(format!("By the number of fetchers, {} sites, just parsed:", text::size(sites / 10)));
     let head: Vec<&str> = std::iter::once("fetchers").chain(CELLS).collect();
     section.table(&head, rows);
 }
 
 fn with_fetchers(fetchers: usize, seen: usize, sites: usize, now: Timestamp) -> Selector {
-    let classes = [Class::Plain, Class::Rendering, Class::Stealth, Class::Archive, Class::Special, Class::Unknown];
+    let classes = [
+        Class::Plain,
+        Class::Rendering,
+        Class::Stealth,
+        Class::Archive,
+        Class::Special,
+        Class::Unknown,
+    ];
     let name = |n: usize| match traffic::FETCHERS.get(n) {
         Some(name) => (*name).to_owned(),
         None => format!("fetcher_{n}"),
     };
     let specs = (0..fetchers).map(|n| FetcherSpec::new(&name(n), classes[n % classes.len()]));
-    let selector =
-        specs.fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec)).build().unwrap();
+    let selector = specs
+        .fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec))
+        .build()
+        .unwrap();
     for site in 0..sites {
         let mut attempt = traffic::attempt(site, site, 0, Shape::Plain, now);
         for n in 0..seen {

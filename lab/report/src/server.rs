@@ -1,5 +1,5 @@
-//! The server of the pipeline's subject in a separate process, so that its processor time does not count for the
-//! client.
+//! The server of the pipeline's subject in a separate process, so that its processor time does not
+//! count for the client.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
@@ -24,8 +24,12 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start() -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let mut child =
-            command.args(["--child", "server"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .args(["--child", "server"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Self { child, port: line.trim().parse().unwrap() }

@@ -39,6 +39,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
             text::rate(decisions / seconds),
         ]);
     }
-    section.table(&["world", "decisions", "per decision", "decisions alone", "the whole loop"], rows);
+    section
+        .table(&["world", "decisions", "per decision", "decisions alone", "the whole loop"], rows);
     section
 }

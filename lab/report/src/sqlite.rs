@@ -1,9 +1,11 @@
-//! An alternative design: attempts and their heuristics as rows of SQLite, and a query for each decision.
+//! An alternative design: attempts and their heuristics as rows of SQLite, and a query for each
+//! decision.
 //!
-//! Tables and indexes are those of the published plan. So is the query, step by step: the rows that match any heuristic
-//! of the URL, then each of their attempts by its id, decayed and summed. A second, more favourable version finds all
-//! of these attempts in one statement. Both use prepared statements, in this process, with all pages in memory.
-//! PocketBase and Go, which would add to the cost, are left out.
+//! Tables and indexes are those of the published plan. So is the query, step by step: the rows that
+//! match any heuristic of the URL, then each of their attempts by its id, decayed and summed. A
+//! second, more favourable version finds all of these attempts in one statement. Both use prepared
+//! statements, in this process, with all pages in memory. PocketBase and Go, which would add to the
+//! cost, are left out.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -74,10 +76,16 @@ pub(crate) fn insert(db: &Connection, n: usize, attempt: &Attempt) {
             at
         ])
         .unwrap();
-    let mut statement = db.prepare_cached("INSERT INTO attempt_heuristics VALUES (?, ?, ?, ?, ?, ?)").unwrap();
+    let mut statement =
+        db.prepare_cached("INSERT INTO attempt_heuristics VALUES (?, ?, ?, ?, ?, ?)").unwrap();
     let wanted = |kind: &str| matches!(kind, "domain" | "suffix") || FLAGS.contains(&kind);
-    let tags = attempt.heuristics.iter().map(|tag| (tag.heuristic.kind.as_ref(), tag.heuristic.value.as_ref()));
-    for (k, (kind, value)) in tags.filter(|(kind, _)| wanted(kind)).chain([("status_200", "true")]).enumerate() {
+    let tags = attempt
+        .heuristics
+        .iter()
+        .map(|tag| (tag.heuristic.kind.as_ref(), tag.heuristic.value.as_ref()));
+    for (k, (kind, value)) in
+        tags.filter(|(kind, _)| wanted(kind)).chain([("status_200", "true")]).enumerate()
+    {
         let tag = format!("{:015x}", Random((n * 16 + k) as u64 | 1 << 60).next() >> 4);
         statement.execute(params![tag, id, kind, value, 0.5, at]).unwrap();
     }
@@ -87,7 +95,13 @@ fn heuristics(url: &Url) -> Vec<(&'static str, String)> {
     let features = UrlFeatures::extract(url).unwrap();
     let mut found = vec![("domain", features.domain.to_owned())];
     found.extend(features.suffix.map(|suffix| ("suffix", suffix.as_str().to_owned())));
-    found.extend(FLAGS.iter().zip(features.flags).filter(|(_, set)| *set).map(|(flag, _)| (*flag, "true".to_owned())));
+    found.extend(
+        FLAGS
+            .iter()
+            .zip(features.flags)
+            .filter(|(_, set)| *set)
+            .map(|(flag, _)| (*flag, "true".to_owned())),
+    );
     found
 }
 
@@ -128,11 +142,13 @@ fn find_best_fetcher(db: &Connection, url: &Url, now: Timestamp) -> Option<(Stri
     let heuristics = heuristics(url);
     let text = format!("SELECT attempt FROM attempt_heuristics WHERE {}", any_of(heuristics.len()));
     let mut statement = db.prepare_cached(&text).unwrap();
-    let rows =
-        statement.query_map(rusqlite::params_from_iter(flat(&heuristics)), |row| row.get::<_, String>(0)).unwrap();
+    let rows = statement
+        .query_map(rusqlite::params_from_iter(flat(&heuristics)), |row| row.get::<_, String>(0))
+        .unwrap();
     let ids: HashSet<String> = rows.map(Result::unwrap).collect();
-    let mut by_id =
-        db.prepare_cached("SELECT fetcher, success, attempted_at FROM fetcher_attempts WHERE id = ?").unwrap();
+    let mut by_id = db
+        .prepare_cached("SELECT fetcher, success, attempted_at FROM fetcher_attempts WHERE id = ?")
+        .unwrap();
     let mut scores = Scores::default();
     for id in &ids {
         let read = |row: &rusqlite::Row<'_>| {
@@ -189,7 +205,8 @@ pub(crate) fn measure(scale: Scale) -> Section {
     db.execute_batch("BEGIN").unwrap();
     for n in 0..attempts {
         let at = Timestamp::from_millis(now.as_millis() - (n % 60) as i64 * 86_400_000);
-        let attempt = traffic::attempt(n % sites, n, (n / sites) % 2, shape(Random(n as u64).below(100)), at);
+        let attempt =
+            traffic::attempt(n % sites, n, (n / sites) % 2, shape(Random(n as u64).below(100)), at);
         insert(&db, n, &attempt);
         selector.observe(&attempt);
     }
@@ -216,11 +233,14 @@ pub(crate) fn measure(scale: Scale) -> Section {
     for (shape, share, name) in MIX {
         let queries = scale.pick(5, if shape == Shape::Plain { 20_000 } else { 12 });
         let mut random = Random(9);
-        let urls: Vec<Url> = (0..queries.max(2_000)).map(|n| traffic::url(random.below(sites), n, shape)).collect();
+        let urls: Vec<Url> =
+            (0..queries.max(2_000)).map(|n| traffic::url(random.below(sites), n, shape)).collect();
         let (mut ours, mut steps, mut joined) = (Latency::new(), Latency::new(), Latency::new());
         for _ in 0..2 {
             ours = Latency::new();
-            urls.iter().for_each(|url| ours.time(|| selector.select(url, &SelectContext::first_attempt(now))));
+            urls.iter().for_each(|url| {
+                ours.time(|| selector.select(url, &SelectContext::first_attempt(now)))
+            });
         }
         for url in &urls[..queries] {
             let by_steps = steps.timed(|| find_best_fetcher(&db, url, now));
@@ -229,9 +249,14 @@ pub(crate) fn measure(scale: Scale) -> Section {
                 (Some(a), Some(b)) => (a.1 - b.1).abs() < 1e-9,
                 (a, b) => a.is_none() && b.is_none(),
             };
-            assert!(near(&by_steps, &at_once), "two readings of one query: {by_steps:?}, {at_once:?}");
+            assert!(
+                near(&by_steps, &at_once),
+                "two readings of one query: {by_steps:?}, {at_once:?}"
+            );
         }
-        for (who, latency) in [("fetchwise", &ours), ("SQLite, by steps", &steps), ("SQLite, joined", &joined)] {
+        for (who, latency) in
+            [("fetchwise", &ours), ("SQLite, by steps", &steps), ("SQLite, joined", &joined)]
+        {
             let mut row = latency.row(who);
             row.insert(0, name.to_owned());
             row.extend([text::ns(latency.mean()), latency.count().to_string()]);
@@ -247,7 +272,8 @@ pub(crate) fn measure(scale: Scale) -> Section {
         let what = format!("`select` against the faster SQLite variant, URLs with {name}, p50");
         section.goal(&what, Unit::Times, ratio, Bound::AtLeast(1000.0));
     }
-    let head: Vec<&str> = ["URL", "design"].into_iter().chain(CELLS).chain(["mean", "decisions"]).collect();
+    let head: Vec<&str> =
+        ["URL", "design"].into_iter().chain(CELLS).chain(["mean", "decisions"]).collect();
     section.table(&head, rows);
     let ratio = means[1].min(means[2]) / means[0];
     section.text(format!(

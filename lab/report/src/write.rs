@@ -29,12 +29,15 @@ from a shared or virtual machine differ from run to run. Ratios within a run are
 pub(crate) fn write(out: &Path, host: &Host, scale: Scale, sections: &[Section], took: Duration) {
     let mut page = FRAME.to_owned();
     if scale == Scale::Quick {
-        page.push_str("\n**A quick run: it shows that the program runs, and nothing about speed.**\n");
+        page.push_str(
+            "\n**A quick run: it shows that the program runs, and nothing about speed.**\n",
+        );
     }
     let _ = writeln!(page, "\nThe run took {:.0} s.\n", took.as_secs_f64());
     let at_end = ("load at the end", host::load());
     let facts = host.facts.iter().chain(std::iter::once(&at_end));
-    let facts = facts.map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect::<Vec<_>>();
+    let facts =
+        facts.map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect::<Vec<_>>();
     table(&mut page, &["the machine", ""].map(str::to_owned), &facts);
     let (one, readings) = measure::clock();
     let _ = writeln!(
@@ -58,7 +61,8 @@ pub(crate) fn write(out: &Path, host: &Host, scale: Scale, sections: &[Section],
                 Block::Text(text) => page.push_str(&wrap(text)),
                 Block::Table { head, rows } => table(&mut page, head, rows),
                 Block::Plot(drawn) => {
-                    std::fs::write(plots.join(format!("{}.svg", drawn.file)), plot::svg(drawn)).unwrap();
+                    std::fs::write(plots.join(format!("{}.svg", drawn.file)), plot::svg(drawn))
+                        .unwrap();
                     let _ = writeln!(page, "![{}](benchmarks/{}.svg)", drawn.title, drawn.file);
                 }
             }
@@ -76,12 +80,22 @@ fn targets(page: &mut String, sections: &[Section]) {
         let verdict = if target.met { "met" } else { "**missed**" };
         vec![target.what.clone(), target.limit.clone(), target.measured.clone(), verdict.to_owned()]
     };
-    table(page, &["what", "target", "measured", ""].map(str::to_owned), &all.iter().map(row).collect::<Vec<_>>());
+    table(
+        page,
+        &["what", "target", "measured", ""].map(str::to_owned),
+        &all.iter().map(row).collect::<Vec<_>>(),
+    );
     let missed: Vec<_> = all.iter().filter(|target| !target.met).collect();
     if !missed.is_empty() {
         page.push_str("\nMissed targets, and the measured value as a multiple of the target:\n\n");
         for target in missed {
-            let _ = writeln!(page, "* {}: {} times ({})", target.what, text::times(target.factor), target.measured);
+            let _ = writeln!(
+                page,
+                "* {}: {} times ({})",
+                target.what,
+                text::times(target.factor),
+                target.measured
+            );
         }
     }
 }
@@ -90,7 +104,11 @@ fn duels(page: &mut String, sections: &[Section]) {
     let all = || sections.iter().flat_map(|section| &section.duels);
     let (limits, peers): (Vec<&Duel>, Vec<&Duel>) = all().partition(|duel| duel.is_limit);
     let lost = peers.iter().filter(|duel| duel.ratio < 1.0).count();
-    let _ = writeln!(page, "\n## Comparisons\n\nfetchwise loses {lost} of {} comparisons.\n", peers.len());
+    let _ = writeln!(
+        page,
+        "\n## Comparisons\n\nfetchwise loses {lost} of {} comparisons.\n",
+        peers.len()
+    );
     let head = ["what", "comparison", "ratio", "loser"].map(str::to_owned);
     table(page, &head, &peers.iter().map(|duel| verdict(duel)).collect::<Vec<_>>());
     page.push_str(

@@ -25,7 +25,8 @@ impl Policy for Frugal {
         let fair = view.eligible().filter(|c| c.success >= self.fair_chance);
         let cheapest = fair.min_by(|a, b| a.spec.cost.total_cmp(&b.spec.cost));
         // No fetcher has a fair chance: the best by the index, while that is worth it.
-        let best = || view.eligible().filter(|c| c.index > 0.0).max_by(|a, b| a.index.total_cmp(&b.index));
+        let best =
+            || view.eligible().filter(|c| c.index > 0.0).max_by(|a, b| a.index.total_cmp(&b.index));
         cheapest.or_else(best).map(take)
     }
 }

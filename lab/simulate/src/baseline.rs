@@ -1,6 +1,8 @@
-//! Baselines that do not learn: the behaviour of other crawlers, as policies that decide by one URL.
+//! Baselines that do not learn: the behaviour of other crawlers, as policies that decide by one
+//! URL.
 //!
-//! Invariants: nothing is remembered from one URL to the next. Baselines with a memory are in `learning_baselines`.
+//! Invariants: nothing is remembered from one URL to the next. Baselines with a memory are in
+//! `learning_baselines`.
 
 use fetchwise::attempt::Hint;
 use fetchwise::decision::Rule;
@@ -38,8 +40,9 @@ impl Policy for Always {
 /// The fixed order of a crawler without memory.
 const ORDER: [Class; 4] = [Class::Plain, Class::Rendering, Class::Stealth, Class::Archive];
 
-/// Climbs from direct requests to the browser, stealth and the archive. With hints, it skips the browser after a
-/// recognised block. With a breaker, it skips fetchers that a domain keeps blocking.
+/// Climbs from direct requests to the browser, stealth and the archive. With hints, it skips the
+/// browser after a recognised block. With a breaker, it skips fetchers that a domain keeps
+/// blocking.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ladder {
     pub(super) name: &'static str,
@@ -60,7 +63,8 @@ impl Policy for Ladder {
         let all_open = !view.eligible().any(|c| !c.open);
         let usable = |c: &&Scored<'_>| !c.tried && (!self.breaker || all_open || !c.open);
         let step = |class| view.candidates.iter().filter(usable).find(|c| c.spec.class == class);
-        let mut steps = ORDER.into_iter().filter(|class| !(skips_browser && *class == Class::Rendering));
+        let mut steps =
+            ORDER.into_iter().filter(|class| !(skips_browser && *class == Class::Rendering));
         steps.find_map(step).map(choice)
     }
 }

@@ -96,9 +96,15 @@ impl Counters {
         }
     }
 
-    /// Adds the result of one visit to a host with `earlier` previous visits; `has_vendor_block` says whether the host has a
-    /// vendor's block.
-    pub(crate) fn add(&mut self, visit: &Visit, fetched: &VisitResult, earlier: u32, has_vendor_block: bool) {
+    /// Adds the result of one visit to a host with `earlier` previous visits; `has_vendor_block`
+    /// says whether the host has a vendor's block.
+    pub(crate) fn add(
+        &mut self,
+        visit: &Visit,
+        fetched: &VisitResult,
+        earlier: u32,
+        has_vendor_block: bool,
+    ) {
         self.urls += 1;
         self.utility += fetched.utility;
         self.cost += fetched.cost;
@@ -122,14 +128,17 @@ impl Counters {
         let stretch = &mut self.stretches[stretch];
         stretch.urls += 1;
         stretch.utility += fetched.utility;
-        if let Some(label) = fetched.first.and_then(|(_, source)| Source::ALL.iter().position(|s| *s == source)) {
+        if let Some(label) =
+            fetched.first.and_then(|(_, source)| Source::ALL.iter().position(|s| *s == source))
+        {
             self.labels[label] += 1;
             stretch.labels[label] += 1;
         }
     }
 }
 
-/// The waits for the new best fetcher after changes: the number of URLs, and whether the wait ended.
+/// The waits for the new best fetcher after changes: the number of URLs, and whether the wait
+/// ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AdaptationWaits {
     /// After changes to a dearer best fetcher.
@@ -138,16 +147,16 @@ pub(crate) struct AdaptationWaits {
     pub(crate) better: Vec<Wait>,
 }
 
-/// One wait: the number of URLs of the host that went to another fetcher first. A wait that was cut short (by the next
-/// change, or the end) is known only to be longer.
+/// One wait: the number of URLs of the host that went to another fetcher first. A wait that was cut
+/// short (by the next change, or the end) is known only to be longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wait {
     pub(crate) urls: u32,
     pub(crate) cut_short: bool,
 }
 
-/// Returns the wait that is not exceeded by a share `q` of all waits, by the Kaplan-Meier estimate, which also uses
-/// waits that were cut short. None when the share that ended is too small.
+/// Returns the wait that is not exceeded by a share `q` of all waits, by the Kaplan-Meier estimate,
+/// which also uses waits that were cut short. None when the share that ended is too small.
 pub(crate) fn quantile(waits: &[Wait], q: f64) -> Option<u32> {
     let mut waits = waits.to_vec();
     waits.sort_unstable();
@@ -189,11 +198,23 @@ struct Waiting {
 
 impl<'w> Adaptation<'w> {
     pub(crate) fn new(world: &'w World, web: &'w Web, tools: &'w [Tool]) -> Self {
-        Self { world, web, tools, oracle: Oracle::new(world, tools), hosts: vec![Watch::default(); web.hosts.len()] }
+        Self {
+            world,
+            web,
+            tools,
+            oracle: Oracle::new(world, tools),
+            hosts: vec![Watch::default(); web.hosts.len()],
+        }
     }
 
     /// Records the first fetcher of a visit.
-    pub(crate) fn see(&mut self, visit: &Visit, earlier: u32, first: Option<usize>, out: &mut AdaptationWaits) {
+    pub(crate) fn see(
+        &mut self,
+        visit: &Visit,
+        earlier: u32,
+        first: Option<usize>,
+        out: &mut AdaptationWaits,
+    ) {
         if visit.file {
             return;
         }
@@ -205,7 +226,9 @@ impl<'w> Adaptation<'w> {
             self.hosts[visit.host as usize] = Watch { change_ms, waiting };
         }
         let Some(mut waiting) = self.hosts[visit.host as usize].waiting else { return };
-        let (Some(before), Some(now)) = (self.best(visit, change_ms - 1), self.best(visit, visit.at_ms)) else {
+        let (Some(before), Some(now)) =
+            (self.best(visit, change_ms - 1), self.best(visit, visit.at_ms))
+        else {
             return;
         };
         if before == now {

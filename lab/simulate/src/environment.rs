@@ -1,8 +1,8 @@
-//! The environment: the results of a fetcher's requests in a generated web, with random outcomes, blocks, rendering,
-//! and hosts that ban.
+//! The environment: the results of a fetcher's requests in a generated web, with random outcomes,
+//! blocks, rendering, and hosts that ban.
 //!
-//! Owns: the state that a run changes, which is the pressure on each host and its bans. The random outcomes are a
-//! function of seed, URL, fetcher and purpose.
+//! Owns: the state that a run changes, which is the pressure on each host and its bans. The random
+//! outcomes are a function of seed, URL, fetcher and purpose.
 //!
 //! Must not know: who decided to make a request.
 
@@ -13,8 +13,8 @@ use crate::rng::{Purpose, coin};
 
 const DAY_MS: f64 = 86_400_000.0;
 const HOUR_MS: f64 = 3_600_000.0;
-/// The first ban of a host, which each further ban doubles up to four times, and the extension by each try during a
-/// ban.
+/// The first ban of a host, which each further ban doubles up to four times, and the extension by
+/// each try during a ban.
 const BAN_DAYS: f64 = 0.25;
 const BAN_PROLONGED_DAYS: f64 = 0.01;
 /// The probability that stealth passes while its address is banned, as a share of the usual one.
@@ -99,18 +99,28 @@ impl Probabilities {
     pub(crate) fn of(world: &World, tool: &Tool, condition: &Condition) -> Self {
         let flaky = condition.flaky;
         let is_vendor_blocked = condition.banned;
-        let shut_out = is_vendor_blocked && matches!(tool.role, Role::Direct | Role::Browser | Role::Downloader);
+        let shut_out = is_vendor_blocked
+            && matches!(tool.role, Role::Direct | Role::Browser | Role::Downloader);
         let pass = match (condition.vendor_block, &world.tags) {
-            (Some(vendor_block), Some(tags)) => vendor_block.pass(&world.vendors, tags.noise, tool.place),
+            (Some(vendor_block), Some(tags)) => {
+                vendor_block.pass(&world.vendors, tags.noise, tool.place)
+            }
             _ => tool.protection[condition.protection as usize],
         };
         let meets_blocks = matches!(tool.role, Role::Direct | Role::Browser | Role::Stealth);
         Self {
-            timeout: (world.timeout * tool.timeouts() * if flaky { FLAKY_TIMEOUTS } else { 1.0 }).min(1.0),
-            pass: if is_vendor_blocked && tool.role == Role::Stealth { pass * STEALTH_WHILE_BANNED } else { pass },
+            timeout: (world.timeout * tool.timeouts() * if flaky { FLAKY_TIMEOUTS } else { 1.0 })
+                .min(1.0),
+            pass: if is_vendor_blocked && tool.role == Role::Stealth {
+                pass * STEALTH_WHILE_BANNED
+            } else {
+                pass
+            },
             false_block: if meets_blocks { FALSE_AT_BLOCK * world.false_success } else { 0.0 },
-            render: tool.render[condition.render as usize] * if flaky { FLAKY_SUCCESS } else { 1.0 },
-            false_render: world.false_success * if tool.role == Role::Direct { 1.0 } else { FALSE_RENDERED },
+            render: tool.render[condition.render as usize]
+                * if flaky { FLAKY_SUCCESS } else { 1.0 },
+            false_render: world.false_success
+                * if tool.role == Role::Direct { 1.0 } else { FALSE_RENDERED },
             shut_out,
         }
     }
@@ -123,7 +133,8 @@ impl Probabilities {
         let answered = 1.0 - self.timeout;
         let vendor_block = answered * (1.0 - self.pass);
         let passed = answered * self.pass;
-        let deceived = vendor_block * self.false_block + passed * (1.0 - self.render) * self.false_render;
+        let deceived =
+            vendor_block * self.false_block + passed * (1.0 - self.render) * self.false_render;
         (passed * self.render, vendor_block * (1.0 - self.false_block), deceived)
     }
 }
@@ -217,20 +228,24 @@ impl<'w> Environment<'w> {
         Outcome { end, recognised, banned_now, shown: self.shown(visit, place, end, recognised) }
     }
 
-    /// Returns the signals of the response: a recognised block shows its vendor, a delivered page its framework and
-    /// server. An archive shows nothing of the host.
+    /// Returns the signals of the response: a recognised block shows its vendor, a delivered page
+    /// its framework and server. An archive shows nothing of the host.
     fn shown(&self, visit: &Visit, place: usize, end: End, recognised: bool) -> ResponseSignals {
         let (host, world) = (&self.web.hosts[visit.host as usize], self.world);
         let luck = |purpose| coin(self.seed, visit.id, place, purpose);
         let is_archive = self.tools[place].role == Role::Archive;
-        let Some(tags) = world.tags.filter(|_| !is_archive && recognised) else { return ResponseSignals::default() };
+        let Some(tags) = world.tags.filter(|_| !is_archive && recognised) else {
+            return ResponseSignals::default();
+        };
         match end {
             End::Blocked => {
-                let vendor_block =
-                    host.vendor_block(world, visit.at_ms).filter(|_| luck(Purpose::ShowsVendor) < tags.recognised);
+                let vendor_block = host
+                    .vendor_block(world, visit.at_ms)
+                    .filter(|_| luck(Purpose::ShowsVendor) < tags.recognised);
                 let any = (luck(Purpose::WhichVendor) * world.vendors.len() as f64) as u8;
-                let vendor = vendor_block
-                    .map(|vendor_block| if luck(Purpose::ShowsAny) < tags.wrong { any } else { vendor_block.vendor });
+                let vendor = vendor_block.map(|vendor_block| {
+                    if luck(Purpose::ShowsAny) < tags.wrong { any } else { vendor_block.vendor }
+                });
                 ResponseSignals { vendor, ..ResponseSignals::default() }
             }
             End::Content | End::Empty if !visit.file => {
@@ -241,8 +256,8 @@ impl<'w> Environment<'w> {
         }
     }
 
-    /// Adds one request to the pressure on the host. Returns true when the host bans now. A try during a ban extends
-    /// it.
+    /// Adds one request to the pressure on the host. Returns true when the host bans now. A try
+    /// during a ban extends it.
     fn bear(&mut self, visit: &Visit, tool: &Tool) -> bool {
         let protection = self.condition(visit).protection;
         let mood = &mut self.moods[visit.host as usize];
@@ -259,7 +274,8 @@ impl<'w> Environment<'w> {
             Protection::Captcha => 10.0,
             Protection::Hard | Protection::Fortress => 6.0,
         };
-        mood.pressure = mood.pressure * (-((visit.at_ms - mood.at_ms) as f64) / HOUR_MS).exp2() + tool.pressure;
+        mood.pressure =
+            mood.pressure * (-((visit.at_ms - mood.at_ms) as f64) / HOUR_MS).exp2() + tool.pressure;
         mood.at_ms = visit.at_ms;
         if mood.pressure <= limit / self.world.ban {
             return false;
@@ -276,9 +292,15 @@ impl<'w> Environment<'w> {
 pub(crate) fn unbanned(world: &World, web: &Web, visit: &Visit, at_ms: i64) -> Condition {
     let host = &web.hosts[visit.host as usize];
     let protection = host.protection.at(at_ms);
-    let exempt = visit.file && host.files_exempt && matches!(protection, Protection::Captcha | Protection::Hard);
+    let exempt = visit.file
+        && host.files_exempt
+        && matches!(protection, Protection::Captcha | Protection::Hard);
     Condition {
-        render: if visit.file { Render::File } else { host.sections[usize::from(visit.section)].render.at(at_ms) },
+        render: if visit.file {
+            Render::File
+        } else {
+            host.sections[usize::from(visit.section)].render.at(at_ms)
+        },
         protection: if exempt { Protection::None } else { protection },
         vendor_block: if exempt { None } else { host.vendor_block(world, at_ms) },
         flaky: host.flaky,
@@ -315,7 +337,8 @@ mod tests {
         let world = world();
         let (web, tools) = (Web::generate(&world, 1), Tool::all(&world));
         let is_vendor_blocked = |visit: &&Visit| {
-            !visit.file && web.hosts[visit.host as usize].protection.at(visit.at_ms) == Protection::Captcha
+            !visit.file
+                && web.hosts[visit.host as usize].protection.at(visit.at_ms) == Protection::Captcha
         };
         let visit = web.visits.iter().find(is_vendor_blocked).unwrap();
         let mut ground = Environment::new(&world, &web, &tools, 1);
@@ -342,7 +365,8 @@ mod tests {
                     flaky,
                     banned,
                 };
-                let (success, blocked, deceived) = Probabilities::of(&world, &tool, &condition).ends();
+                let (success, blocked, deceived) =
+                    Probabilities::of(&world, &tool, &condition).ends();
                 assert!(success >= 0.0 && blocked >= 0.0 && deceived >= 0.0);
                 assert!(success + blocked + deceived <= 1.0 + 1e-12);
             }

@@ -1,7 +1,8 @@
-//! The generation of a web from a world file: sites, hosts, sections, their changes, and the visits in order of time.
+//! The generation of a web from a world file: sites, hosts, sections, their changes, and the visits
+//! in order of time.
 //!
-//! Owns: the distributions. Each site, and the traffic, has a separate random stream, so that the numbers of one site
-//! do not change another's.
+//! Owns: the distributions. Each site, and the traffic, has a separate random stream, so that the
+//! numbers of one site do not change another's.
 //!
 //! Must not know: fetchers and policies; the web is the same for all of them.
 
@@ -20,8 +21,8 @@ const REDRAW_SECTION: f64 = 0.25;
 const MAX_DEPTH: u32 = 7;
 /// The stream of the traffic, which belongs to no site.
 const TRAFFIC: u64 = u64::MAX;
-/// With a site's number: the stream of its hosts' signals. It is separate, so that a world without vendors stays the
-/// same.
+/// With a site's number: the stream of its hosts' signals. It is separate, so that a world without
+/// vendors stays the same.
 const SHOWN: u64 = 1 << 40;
 
 /// Values that hold from a time on, in order of time.
@@ -101,11 +102,13 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Returns the time of the last change before `ms` of its protection, of the rendering of one of its sections or of
-    /// its vendor's settings.
+    /// Returns the time of the last change before `ms` of its protection, of the rendering of one
+    /// of its sections or of its vendor's settings.
     pub(crate) fn last_change(&self, world: &World, ms: i64) -> Option<i64> {
         let rendering = self.sections.iter().filter_map(|section| section.render.last_change(ms));
-        let vendor = self.vendor_block(world, ms).map(|vendor_block| &world.vendors[usize::from(vendor_block.vendor)]);
+        let vendor = self
+            .vendor_block(world, ms)
+            .map(|vendor_block| &world.vendors[usize::from(vendor_block.vendor)]);
         let shift = vendor.and_then(|vendor| vendor.shift.as_ref()).map(|shift| shift.at_ms());
         rendering.chain(self.protection.last_change(ms)).chain(shift.filter(|at| *at <= ms)).max()
     }
@@ -146,9 +149,15 @@ const PAGE_SUFFIX_MIX: [f64; 4] = [0.55, 0.30, 0.10, 0.05];
 const FILE_SUFFIXES: [&str; 6] = [".pdf", ".jpg", ".zip", ".json", ".xml", ".mp4"];
 const FILE_SUFFIX_MIX: [f64; 6] = [0.35, 0.30, 0.08, 0.12, 0.10, 0.05];
 const FLAGS: [&str; 4] = ["cdn", "static", "assets", "api"];
-const RENDERS: [Render; 5] = [Render::Static, Render::Spa, Render::JsPartial, Render::Video, Render::File];
-const PROTECTIONS: [Protection; 5] =
-    [Protection::None, Protection::Rate, Protection::Captcha, Protection::Hard, Protection::Fortress];
+const RENDERS: [Render; 5] =
+    [Render::Static, Render::Spa, Render::JsPartial, Render::Video, Render::File];
+const PROTECTIONS: [Protection; 5] = [
+    Protection::None,
+    Protection::Rate,
+    Protection::Captcha,
+    Protection::Hard,
+    Protection::Fortress,
+];
 
 /// The kinds of additional hosts of a site.
 const KINDS: [&str; 6] = ["app", "blog", "cdn", "static", "assets", "api"];
@@ -162,8 +171,11 @@ impl Web {
             let first = hosts.len();
             let mut stream = Stream::new(seed, number as u64);
             let weight = ((number + 1) as f64).powf(-world.zipf) * (0.5 + stream.unit());
-            let born =
-                if stream.happens(world.new_site_share) { stream.unit() * BORN_BEFORE * world.days } else { 0.0 };
+            let born = if stream.happens(world.new_site_share) {
+                stream.unit() * BORN_BEFORE * world.days
+            } else {
+                0.0
+            };
             let giant = number == 0 && world.giant_share > 0.0;
             if giant {
                 hosts.push(giant_host(&mut stream));
@@ -172,7 +184,11 @@ impl Web {
                 maker.make_all(&mut stream, &mut hosts);
             }
             show(world, &mut Stream::new(seed, SHOWN | number as u64), &mut hosts[first..]);
-            sites.push(Site { weight, born_ms: if giant { 0.0 } else { born * DAY_MS }, hosts: first..hosts.len() });
+            sites.push(Site {
+                weight,
+                born_ms: if giant { 0.0 } else { born * DAY_MS },
+                hosts: first..hosts.len(),
+            });
         }
         let visits = Traffic::new(world, &sites, &hosts).generate(&mut Stream::new(seed, TRAFFIC));
         Self { hosts, visits }
@@ -208,12 +224,15 @@ struct Site {
     hosts: std::ops::Range<usize>,
 }
 
-/// Assigns the vendor, the difference from its setting, and the page signals to the hosts of one site.
+/// Assigns the vendor, the difference from its setting, and the page signals to the hosts of one
+/// site.
 fn show(world: &World, stream: &mut Stream, hosts: &mut [Host]) {
     let shares: Vec<f64> = world.vendors.iter().map(|vendor| vendor.share).collect();
-    let draw = |stream: &mut Stream| Standing { vendor: stream.pick(&shares) as u8, luck: stream.unit() };
+    let draw =
+        |stream: &mut Stream| Standing { vendor: stream.pick(&shares) as u8, luck: stream.unit() };
     let label = |stream: &mut Stream, labels: &[Label], render: Render| {
-        let weights: Vec<f64> = labels.iter().map(|label| label.weight.array()[render as usize]).collect();
+        let weights: Vec<f64> =
+            labels.iter().map(|label| label.weight.array()[render as usize]).collect();
         let picked = stream.pick(&weights);
         labels.get(picked).filter(|label| !label.name.is_empty()).map(|_| picked as u8)
     };
@@ -292,8 +311,15 @@ impl HostMaker<'_> {
         }
     }
 
-    fn make(&self, stream: &mut Stream, kind: &'static str, render: Render, protection: Protection) -> Host {
-        let files_only = matches!(kind, "cdn" | "static" | "assets") || kind == "www" && render == Render::File;
+    fn make(
+        &self,
+        stream: &mut Stream,
+        kind: &'static str,
+        render: Render,
+        protection: Protection,
+    ) -> Host {
+        let files_only =
+            matches!(kind, "cdn" | "static" | "assets") || kind == "www" && render == Render::File;
         let render = match kind {
             "app" if stream.happens(0.75) => Render::Spa,
             "blog" if stream.happens(0.8) => Render::Static,
@@ -320,7 +346,11 @@ impl HostMaker<'_> {
         let sections = (0..1 + stream.below(4)).map(|_| {
             let own = [Render::Static, Render::Spa, Render::JsPartial];
             Section {
-                render: Timeline::new(if mixed { own[stream.pick(&[0.5, 0.3, 0.2])] } else { render }),
+                render: Timeline::new(if mixed {
+                    own[stream.pick(&[0.5, 0.3, 0.2])]
+                } else {
+                    render
+                }),
                 weight: 0.2 + stream.exp(1.0),
                 depth: 1.0 + 4.0 * stream.unit(),
                 suffix: stream.pick(&PAGE_SUFFIX_MIX),
@@ -355,7 +385,8 @@ impl HostMaker<'_> {
                 host.protection.push(at as i64, next);
                 at += stream.exp(drift.days * DAY_MS);
             }
-            // A host of one class is rebuilt as a whole; sections with separate classes change one by one.
+            // A host of one class is rebuilt as a whole; sections with separate classes change one
+            // by one.
             let together = if host.mixed { 1 } else { host.sections.len() };
             for sections in host.sections.chunks_mut(together) {
                 let mut at = self.born_ms + stream.exp(1.5 * drift.days * DAY_MS);
@@ -367,10 +398,12 @@ impl HostMaker<'_> {
             }
         }
         if flips {
-            host.protection.change_from((self.world.flip.day * DAY_MS) as i64, |protection| match protection {
-                Protection::None => Protection::Captcha,
-                Protection::Captcha => Protection::None,
-                other => other,
+            host.protection.change_from((self.world.flip.day * DAY_MS) as i64, |protection| {
+                match protection {
+                    Protection::None => Protection::Captcha,
+                    Protection::Captcha => Protection::None,
+                    other => other,
+                }
             });
         }
     }
@@ -379,7 +412,9 @@ impl HostMaker<'_> {
         use Protection::{Captcha, Fortress, Hard, None, Rate};
         let drift = &self.world.drift;
         match now {
-            None | Rate if stream.happens(drift.worse) => [Captcha, Hard, Fortress][stream.pick(&[0.6, 0.33, 0.07])],
+            None | Rate if stream.happens(drift.worse) => {
+                [Captcha, Hard, Fortress][stream.pick(&[0.6, 0.33, 0.07])]
+            }
             None => Rate,
             Rate => None,
             Captcha if stream.happens(drift.better) => [None, Rate][stream.pick(&[0.6, 0.4])],
@@ -429,10 +464,13 @@ impl<'w> Traffic<'w> {
         while visits.len() < world.urls {
             let site = self.draw_site(stream);
             let size = match stream.happens(world.big_burst.p) {
-                true => (world.big_burst.size * (0.3 + 1.4 * stream.unit())).round().max(1.0) as usize,
+                true => {
+                    (world.big_burst.size * (0.3 + 1.4 * stream.unit())).round().max(1.0) as usize
+                }
                 false => stream.geometric(world.burst),
             };
-            let weights: Vec<f64> = self.hosts[site.hosts.clone()].iter().map(|host| host.weight).collect();
+            let weights: Vec<f64> =
+                self.hosts[site.hosts.clone()].iter().map(|host| host.weight).collect();
             let host = site.hosts.start + stream.pick(&weights);
             self.burst(stream, site, host, size.min(world.urls - visits.len()), &mut visits);
         }
@@ -445,7 +483,8 @@ impl<'w> Traffic<'w> {
 
     fn draw_site(&self, stream: &mut Stream) -> &'w Site {
         let total = self.sums.last().copied().unwrap_or(0.0);
-        if self.world.giant_share > 0.0 && (total <= 0.0 || stream.happens(self.world.giant_share)) {
+        if self.world.giant_share > 0.0 && (total <= 0.0 || stream.happens(self.world.giant_share))
+        {
             return &self.sites[0];
         }
         let at = stream.unit() * total;
@@ -453,7 +492,14 @@ impl<'w> Traffic<'w> {
         &self.sites[number.min(self.sites.len() - 1)]
     }
 
-    fn burst(&self, stream: &mut Stream, site: &Site, host: usize, size: usize, visits: &mut Vec<Visit>) {
+    fn burst(
+        &self,
+        stream: &mut Stream,
+        site: &Site,
+        host: usize,
+        size: usize,
+        visits: &mut Vec<Visit>,
+    ) {
         let of = &self.hosts[host];
         let weights: Vec<f64> = of.sections.iter().map(|section| section.weight).collect();
         let mut at_ms = site.born_ms + stream.unit() * (self.world.days * DAY_MS - site.born_ms);
@@ -469,7 +515,14 @@ impl<'w> Traffic<'w> {
         }
     }
 
-    fn visit(&self, stream: &mut Stream, host: &Host, number: u32, section: usize, at_ms: i64) -> Visit {
+    fn visit(
+        &self,
+        stream: &mut Stream,
+        host: &Host,
+        number: u32,
+        section: usize,
+        at_ms: i64,
+    ) -> Visit {
         let of = &host.sections[section];
         let giant = self.world.giant_share > 0.0 && host.site == 0;
         let file = !giant && (host.files_only || stream.happens(self.world.file_share));
@@ -537,8 +590,11 @@ mod tests {
     #[test]
     fn visits_are_ordered_within_the_days_and_repeat_with_their_seed() {
         let world = world(0, 5000);
-        let (one, again, other) = (Web::generate(&world, 1), Web::generate(&world, 1), Web::generate(&world, 2));
-        let times = |web: &Web| web.visits.iter().map(|visit| (visit.at_ms, visit.host)).collect::<Vec<_>>();
+        let (one, again, other) =
+            (Web::generate(&world, 1), Web::generate(&world, 1), Web::generate(&world, 2));
+        let times = |web: &Web| {
+            web.visits.iter().map(|visit| (visit.at_ms, visit.host)).collect::<Vec<_>>()
+        };
         assert_eq!(times(&one), times(&again));
         assert_ne!(times(&one), times(&other));
         assert!(one.visits.is_sorted_by_key(|visit| visit.at_ms) && one.visits[0].at_ms >= 0);
@@ -567,6 +623,9 @@ mod tests {
         );
         assert_eq!((line.last_change(29), line.last_change(5)), (Some(10), None));
         line.change_from(15, |_| Protection::None);
-        assert_eq!([14, 15, 99].map(|ms| line.at(ms)), [Protection::Captcha, Protection::None, Protection::None]);
+        assert_eq!(
+            [14, 15, 99].map(|ms| line.at(ms)),
+            [Protection::Captcha, Protection::None, Protection::None]
+        );
     }
 }

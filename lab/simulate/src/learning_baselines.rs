@@ -1,6 +1,8 @@
-//! Baselines that learn: other crawlers, as policies with their own memory that observe each attempt.
+//! Baselines that learn: other crawlers, as policies with their own memory that observe each
+//! attempt.
 //!
-//! They are written from descriptions of those projects, and adapted to the fetchers of these worlds.
+//! They are written from descriptions of those projects, and adapted to the fetchers of these
+//! worlds.
 //!
 //! Must not know: the selector's evidence.
 
@@ -53,7 +55,8 @@ impl Policy for OneProbe {
 
     fn choose(&self, view: &View<'_>) -> Option<Choice> {
         let verdict = lock(&self.verdicts).get(domain_in(view.url)).copied();
-        let class = verdict.filter(|(at, _)| view.now.since(*at) < VERDICT_HOLDS).map(|(_, class)| class);
+        let class =
+            verdict.filter(|(at, _)| view.now.since(*at) < VERDICT_HOLDS).map(|(_, class)| class);
         match view.attempts {
             0 => untried(view, class.unwrap_or(Class::Plain)),
             // The second attempt follows the probe's verdict; there is no third.
@@ -73,7 +76,9 @@ impl Policy for OneProbe {
             _ => Class::Plain,
         };
         let mut verdicts = lock(&self.verdicts);
-        let held = verdicts.get(domain).is_some_and(|(at, _)| attempt.attempted_at.since(*at) < VERDICT_HOLDS);
+        let held = verdicts
+            .get(domain)
+            .is_some_and(|(at, _)| attempt.attempted_at.since(*at) < VERDICT_HOLDS);
         if !held {
             verdicts.insert(domain.to_owned(), (attempt.attempted_at, class));
         }
@@ -83,8 +88,8 @@ impl Policy for OneProbe {
 /// The tiers of the climbing baselines.
 const TIERS: [Class; 4] = [Class::Plain, Class::Rendering, Class::Stealth, Class::Archive];
 
-/// Keeps one tier per domain. An error adds to the weight of its tier, and each further request reduces the weights of
-/// the others. The domain moves to a neighbouring tier with less weight.
+/// Keeps one tier per domain. An error adds to the weight of its tier, and each further request
+/// reduces the weights of the others. The domain moves to a neighbouring tier with less weight.
 #[derive(Debug, Default)]
 pub(super) struct TierTracker {
     domains: Mutex<HashMap<String, Tiers>>,
@@ -141,8 +146,8 @@ impl Policy for TierTracker {
     }
 }
 
-/// Starts with the fetcher that worked for a host within the last hour, if it was the same at least three times; else
-/// climbs.
+/// Starts with the fetcher that worked for a host within the last hour, if it was the same at least
+/// three times; else climbs.
 #[derive(Debug, Default)]
 pub(super) struct WebPeel {
     hosts: Mutex<HashMap<String, VecDeque<(Timestamp, Class)>>>,
@@ -158,7 +163,8 @@ impl WebPeel {
         let samples = hosts.get_mut(domain_in(view.url))?;
         samples.retain(|(at, _)| view.now.since(*at) < FORGETS_AFTER);
         let first = samples.front()?.1;
-        (samples.len() >= MIN_SAMPLES && samples.iter().all(|(_, class)| *class == first)).then_some(first)
+        (samples.len() >= MIN_SAMPLES && samples.iter().all(|(_, class)| *class == first))
+            .then_some(first)
     }
 }
 
@@ -174,7 +180,8 @@ impl Policy for WebPeel {
             return Some(choice);
         }
         let highest = |class: &Class| TIERS.iter().position(|tier| tier == class);
-        let tried = view.candidates.iter().filter(|c| c.tried).filter_map(|c| highest(&c.spec.class)).max();
+        let tried =
+            view.candidates.iter().filter(|c| c.tried).filter_map(|c| highest(&c.spec.class)).max();
         let next = tried.map_or(0, |tier| tier + 1);
         // It has no archive tier.
         let class = TIERS[..3].get(next)?;
@@ -192,8 +199,8 @@ impl Policy for WebPeel {
     }
 }
 
-/// Crawlee's predictor of rendering types: static or client-only, by similarity to earlier URLs and a logistic
-/// regression. Occasionally it tries both ways.
+/// Crawlee's predictor of rendering types: static or client-only, by similarity to earlier URLs and
+/// a logistic regression. Occasionally it tries both ways.
 #[derive(Debug, Default)]
 pub(super) struct Crawlee {
     memory: Mutex<Predictor>,
@@ -207,8 +214,9 @@ const STEPS: usize = 1000;
 const RATE: f64 = 0.05;
 /// The difference of the two scores below which neither is trusted.
 const CLOSE: f64 = 0.1;
-/// Examples kept per label, examples used in training, and the growth of their number before the next training. The
-/// original keeps all of them and trains on all after each result, which is too slow for hundreds of thousands of URLs.
+/// Examples kept per label, examples used in training, and the growth of their number before the
+/// next training. The original keeps all of them and trains on all after each result, which is too
+/// slow for hundreds of thousands of URLs.
 const KEPT: usize = 64;
 const TRAINED_ON: usize = 400;
 const RETRAIN_AT: f64 = 1.05;
@@ -233,7 +241,12 @@ struct Label {
 }
 
 fn components(url: &str) -> Vec<String> {
-    let path = url.split_once("://").map_or(url, |(_, rest)| rest).split(['?', '#']).next().unwrap_or_default();
+    let path = url
+        .split_once("://")
+        .map_or(url, |(_, rest)| rest)
+        .split(['?', '#'])
+        .next()
+        .unwrap_or_default();
     path.split('/').map(str::to_owned).collect()
 }
 
@@ -276,7 +289,14 @@ impl Predictor {
         let (static_, client) = (logistic(static_, features), logistic(client, features));
         let results = self.labels.get(domain_in(url)).map_or(0, |label| label.results);
         let unsure = (static_ - client).abs() < CLOSE;
-        (static_ > client, if unsure { 1.0 } else { (0.1 * 5usize.saturating_sub(results).max(1) as f64).min(1.0) })
+        (
+            static_ > client,
+            if unsure {
+                1.0
+            } else {
+                (0.1 * 5usize.saturating_sub(results).max(1) as f64).min(1.0)
+            },
+        )
     }
 
     fn store(&mut self, url: &str, is_static: bool) {
@@ -299,7 +319,8 @@ impl Predictor {
         }
     }
 
-    /// Trains one side of the regression, by gradient descent from zero, with one artificial row for each side.
+    /// Trains one side of the regression, by gradient descent from zero, with one artificial row
+    /// for each side.
     fn train(&self, side: bool) -> [f64; 2] {
         let rows: Vec<([f64; 2], f64)> = [([0.0, 1.0], false), ([1.0, 0.0], true)]
             .iter()
@@ -329,8 +350,13 @@ impl Policy for Crawlee {
     fn choose(&self, view: &View<'_>) -> Option<Choice> {
         let mut memory = lock(&self.memory);
         if !view.is_first() {
-            let plain_was_tried = view.candidates.iter().any(|c| c.tried && c.spec.class == Class::Plain);
-            return if view.attempts == 1 && plain_was_tried { untried(view, Class::Rendering) } else { None };
+            let plain_was_tried =
+                view.candidates.iter().any(|c| c.tried && c.spec.class == Class::Plain);
+            return if view.attempts == 1 && plain_was_tried {
+                untried(view, Class::Rendering)
+            } else {
+                None
+            };
         }
         let (is_static, detects) = memory.predict(view.url);
         memory.detecting = (view.chance(DETECTS) < detects).then(|| (view.url.to_owned(), None));
@@ -343,7 +369,10 @@ impl Policy for Crawlee {
 
     fn observe(&self, attempt: &Attempt) {
         let mut memory = lock(&self.memory);
-        let Some((url, plain)) = memory.detecting.take().filter(|(url, _)| *url == attempt.url) else { return };
+        let Some((url, plain)) = memory.detecting.take().filter(|(url, _)| *url == attempt.url)
+        else {
+            return;
+        };
         match (class_of(attempt), plain) {
             (Class::Plain, None) => memory.detecting = Some((url, Some(attempt.success))),
             // Equal results mean static; nothing is learned when the browser fails too.
@@ -354,10 +383,13 @@ impl Policy for Crawlee {
 }
 
 impl Crawlee {
-    /// Returns whether `url` is also fetched by the browser although the plain request delivered content, for
-    /// comparison.
+    /// Returns whether `url` is also fetched by the browser although the plain request delivered
+    /// content, for comparison.
     pub(super) fn compares(&self, url: &str) -> bool {
-        lock(&self.memory).detecting.as_ref().is_some_and(|(of, plain)| of == url && *plain == Some(true))
+        lock(&self.memory)
+            .detecting
+            .as_ref()
+            .is_some_and(|(of, plain)| of == url && *plain == Some(true))
     }
 }
 

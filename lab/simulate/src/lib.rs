@@ -1,14 +1,15 @@
-//! The simulator: the real selector under a virtual clock, in generated worlds where every policy meets the same random
-//! outcomes.
+//! The simulator: the real selector under a virtual clock, in generated worlds where every policy
+//! meets the same random outcomes.
 //!
-//! A [`World`] is read from a file and generated once per seed. Each [`NamedPolicy`] then fetches every URL of it, with
-//! the calls that a crawler makes. The counters are compared with an oracle that knows all probabilities.
+//! A [`World`] is read from a file and generated once per seed. Each [`NamedPolicy`] then fetches
+//! every URL of it, with the calls that a crawler makes. The counters are compared with an oracle
+//! that knows all probabilities.
 //!
-//! Owns: [`world`] has the files, `generate` and `environment` the events in a world, `run` the visits, `baseline` and
-//! `learning_baselines` the policies of others.
+//! Owns: [`world`] has the files, `generate` and `environment` the events in a world, `run` the
+//! visits, `baseline` and `learning_baselines` the policies of others.
 //!
-//! Invariants: the same world, policies and seeds give the same numbers, to the last bit, on any machine with the same
-//! floating point.
+//! Invariants: the same world, policies and seeds give the same numbers, to the last bit, on any
+//! machine with the same floating point.
 //!
 //! ```no_run
 //! use fetchwise_simulate::{NamedPolicy, SimulateOptions, World, simulate};
@@ -32,7 +33,9 @@ use run::RunContext;
 
 pub use error::SimulateError;
 #[cfg(feature = "fleet")]
-pub use fleet::{Egress, FleetOptions, FleetReport, fleet_html, fleet_plots, fleet_table, simulate_fleet};
+pub use fleet::{
+    Egress, FleetOptions, FleetReport, fleet_html, fleet_plots, fleet_table, simulate_fleet,
+};
 pub use pace::joint::world::JOINT_WORLDS;
 pub use pace::{CRAWLERS, JointReport, JointWorld, joint_html, joint_table, simulate_joint};
 pub use pace::{PACERS, PaceOptions, PaceReport, PaceWorld, pace_html, pace_table, simulate_pace};
@@ -88,8 +91,8 @@ impl fmt::Debug for SimulateOptions<'_> {
 
 /// Runs every policy in `world` with every seed, and returns one report per policy, in their order.
 ///
-/// The oracle always runs, because regret is measured against it. Cost: about a second per run of 300,000 URLs; memory
-/// of one generated world per seed and of one selector per thread.
+/// The oracle always runs, because regret is measured against it. Cost: about a second per run of
+/// 300,000 URLs; memory of one generated world per seed and of one selector per thread.
 ///
 /// # Errors
 /// [`SimulateError::NoSeeds`] without seeds.
@@ -103,20 +106,22 @@ pub fn simulate(
         return Err(SimulateError::NoSeeds);
     }
     let oracle = NamedPolicy { name: "oracle".to_owned(), make: None };
-    let runners: Vec<&NamedPolicy> =
-        std::iter::once(&oracle).chain(policies.iter().filter(|policy| policy.make.is_some())).collect();
+    let runners: Vec<&NamedPolicy> = std::iter::once(&oracle)
+        .chain(policies.iter().filter(|policy| policy.make.is_some()))
+        .collect();
     let tallies = run_all(world, &runners, seeds, options)?;
     let (oracle, others) = tallies.split_at(seeds.len());
     let mut others = others.chunks(seeds.len());
     let reports = policies.iter().map(|policy| {
-        let tallies = if policy.make.is_none() { oracle } else { others.next().unwrap_or_default() };
+        let tallies =
+            if policy.make.is_none() { oracle } else { others.next().unwrap_or_default() };
         PolicyReport::new(world, &policy.name, seeds, tallies, oracle)
     });
     Ok(reports.collect())
 }
 
-/// Crawls `world` with the default policy, and returns what that teaches of no single host: the priors of
-/// [`NamedPolicy::warm`].
+/// Crawls `world` with the default policy, and returns what that teaches of no single host: the
+/// priors of [`NamedPolicy::warm`].
 ///
 /// # Errors
 /// [`SimulateError`] if the world's fetchers cannot be candidates.
@@ -135,11 +140,13 @@ fn run_all(
     let tools = Tool::all(world);
     let webs: Vec<OnceLock<Web>> = seeds.iter().map(|_| OnceLock::new()).collect();
     let count = runners.len() * seeds.len();
-    let results: Vec<Mutex<Option<Result<Counters, SimulateError>>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    let results: Vec<Mutex<Option<Result<Counters, SimulateError>>>> =
+        (0..count).map(|_| Mutex::new(None)).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         loop {
-            // Relaxed: each number is given out once, and results are read after all threads have ended.
+            // Relaxed: each number is given out once, and results are read after all threads have
+            // ended.
             let job = next.fetch_add(1, Ordering::Relaxed);
             if job >= count {
                 return;
@@ -147,12 +154,14 @@ fn run_all(
             // Seed by seed, so that few webs exist before they are needed.
             let (seed, runner) = (job / runners.len(), job % runners.len());
             let web = webs[seed].get_or_init(|| Web::generate(world, seeds[seed]));
-            let stage = RunContext { world, web, tools: &tools, seed: seeds[seed], timing: options.timing };
+            let stage =
+                RunContext { world, web, tools: &tools, seed: seeds[seed], timing: options.timing };
             let result = match &runners[runner].make {
                 None => Ok(stage.run_oracle()),
                 Some(make) => stage.run_policy(make()),
             };
-            *results[runner * seeds.len() + seed].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            *results[runner * seeds.len() + seed].lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(result);
             if let Some(progress) = options.progress {
                 progress(done.fetch_add(1, Ordering::Relaxed) + 1, count);
             }
@@ -168,5 +177,8 @@ fn run_all(
         }
         work();
     });
-    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+    results
+        .into_iter()
+        .filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .collect()
 }

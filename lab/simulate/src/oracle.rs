@@ -1,8 +1,9 @@
-//! The oracle: knows the probabilities of every fetcher for a URL and whether its host has banned the crawler, but not
-//! the random outcomes. No policy can beat it by learning, only by luck or by foresight about bans.
+//! The oracle: knows the probabilities of every fetcher for a URL and whether its host has banned
+//! the crawler, but not the random outcomes. No policy can beat it by learning, only by luck or by
+//! foresight about bans.
 //!
-//! It tries every order of at most this number of fetchers and keeps the one of the highest expected value. An order
-//! that ends early gives up there.
+//! It tries every order of at most this number of fetchers and keeps the one of the highest
+//! expected value. An order that ends early gives up there.
 
 use std::collections::HashMap;
 
@@ -69,8 +70,8 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// Tries every continuation. `alive` is the probability that a live URL gets here without having ended, `unknown`
-    /// the same for a dead one, and `worth` the value so far.
+    /// Tries every continuation. `alive` is the probability that a live URL gets here without
+    /// having ended, `unknown` the same for a dead one, and `worth` the value so far.
     fn extend(&mut self, alive: f64, unknown: f64, worth: f64) {
         if worth > self.best.1 {
             self.best = (self.order.clone(), worth);
@@ -84,7 +85,9 @@ impl Search<'_> {
                 continue;
             }
             let this = &self.tries[place];
-            let of_live = this.worth * this.success - self.world.false_success_cost * this.deceived - this.cost;
+            let of_live = this.worth * this.success
+                - self.world.false_success_cost * this.deceived
+                - this.cost;
             // A dead URL is recognised at the first try that is not shut out.
             let more = (1.0 - dead) * alive * of_live - dead * unknown * this.cost_dead;
             let left = alive * (1.0 - this.success - this.deceived);
@@ -104,7 +107,11 @@ mod tests {
     fn order(render: Render, protection: Protection, banned: bool) -> (Vec<usize>, f64) {
         let world = World::parse(SHIPPED[0].1, "test").unwrap();
         let tools = Tool::all(&world);
-        search(&world, &tools, &Condition { render, protection, vendor_block: None, flaky: false, banned })
+        search(
+            &world,
+            &tools,
+            &Condition { render, protection, vendor_block: None, flaky: false, banned },
+        )
     }
 
     #[test]

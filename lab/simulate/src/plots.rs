@@ -14,7 +14,8 @@ use plotters::prelude::*;
 /// The area of a plot.
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// The axes of a plot and the space between them.
-pub(crate) type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+pub(crate) type Chart<'a> =
+    ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 /// The result of drawing.
 pub(crate) type Drawn<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -53,7 +54,10 @@ pub(crate) fn svg(
     let mut svg = String::new();
     let drawn = {
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        area.fill(&WHITE).map_err(Into::into).and_then(|()| draw(&area)).and_then(|()| Ok(area.present()?))
+        area.fill(&WHITE)
+            .map_err(Into::into)
+            .and_then(|()| draw(&area))
+            .and_then(|()| Ok(area.present()?))
     };
     drawn.map_err(|error| DrawError { plot, reason: error.to_string() })?;
     Ok(svg)

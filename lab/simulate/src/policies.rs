@@ -67,36 +67,54 @@ impl NamedPolicy {
         let ladder = |name, hints, breaker| baseline::Ladder { name, hints, breaker };
         Ok(match name {
             "oracle" => Self { name: name.to_owned(), make: None },
-            "always_direct" => Self::new(name, move || Box::new(always("always_direct", Class::Plain))),
-            "always_browser" => Self::new(name, move || Box::new(always("always_browser", Class::Rendering))),
+            "always_direct" => {
+                Self::new(name, move || Box::new(always("always_direct", Class::Plain)))
+            }
+            "always_browser" => {
+                Self::new(name, move || Box::new(always("always_browser", Class::Rendering)))
+            }
             "ladder" => Self::new(name, move || Box::new(ladder("ladder", false, false))),
-            "hinted_ladder" => Self::new(name, move || Box::new(ladder("hinted_ladder", true, false))),
-            "hinted_breaker" => Self::new(name, move || Box::new(ladder("hinted_breaker", true, true))),
+            "hinted_ladder" => {
+                Self::new(name, move || Box::new(ladder("hinted_ladder", true, false)))
+            }
+            "hinted_breaker" => {
+                Self::new(name, move || Box::new(ladder("hinted_breaker", true, true)))
+            }
             "smart" => Self::new(name, || Box::new(baseline::Smart)),
-            "tier_tracker" => Self::new(name, || Box::new(learning_baselines::TierTracker::default())),
+            "tier_tracker" => {
+                Self::new(name, || Box::new(learning_baselines::TierTracker::default()))
+            }
             "webpeel" => Self::new(name, || Box::new(learning_baselines::WebPeel::default())),
             "one_probe" => Self::new(name, || Box::new(learning_baselines::OneProbe::default())),
             "untagged" => Self { name: name.to_owned(), make: Some(Box::new(untagged)) },
             "crawlee" => Self { name: name.to_owned(), make: Some(Box::new(crawlee)) },
             _ => {
-                let unknown = || SimulateError::UnknownPolicy { name: name.to_owned(), known: &NAMES };
+                let unknown =
+                    || SimulateError::UnknownPolicy { name: name.to_owned(), known: &NAMES };
                 policy::by_name(name).map_err(|_| unknown())?;
                 let owned = name.to_owned();
-                Self::new(name, move || policy::by_name(&owned).unwrap_or_else(|_| Box::new(policy::Default)))
+                Self::new(name, move || {
+                    policy::by_name(&owned).unwrap_or_else(|_| Box::new(policy::Default))
+                })
             }
         })
     }
 
     /// Returns a policy of the caller; `make` is called once per seed.
     pub fn new(name: &str, make: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> Self {
-        let player = move || RunPolicy { policy: make(), compares: None, tags: true, priors: Vec::new() };
+        let player =
+            move || RunPolicy { policy: make(), compares: None, tags: true, priors: Vec::new() };
         Self { name: name.to_owned(), make: Some(Box::new(player)) }
     }
 
     /// Returns the default policy of a crawler that starts with `priors`, under the name `warm`.
     pub fn warm(priors: Vec<PortablePrior>) -> Self {
-        let make =
-            move || RunPolicy { policy: Box::new(policy::Default), compares: None, tags: true, priors: priors.clone() };
+        let make = move || RunPolicy {
+            policy: Box::new(policy::Default),
+            compares: None,
+            tags: true,
+            priors: priors.clone(),
+        };
         Self { name: "warm".to_owned(), make: Some(Box::new(make)) }
     }
 
@@ -115,5 +133,10 @@ fn crawlee() -> RunPolicy {
     let crawlee = Arc::new(learning_baselines::Crawlee::default());
     let asked = Arc::clone(&crawlee);
     let compares: Compares = Box::new(move |url| asked.compares(url));
-    RunPolicy { policy: Box::new(crawlee), compares: Some(compares), tags: true, priors: Vec::new() }
+    RunPolicy {
+        policy: Box::new(crawlee),
+        compares: Some(compares),
+        tags: true,
+        priors: Vec::new(),
+    }
 }

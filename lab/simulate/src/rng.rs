@@ -1,7 +1,8 @@
 //! A repeatable random number generator: each number is a function of its purpose.
 //!
-//! [`coin`] depends only on its arguments. Two policies that try the same fetcher for the same URL have the same random
-//! outcome, in any order. [`Stream`] is the same hash with a counter, for generation.
+//! [`coin`] depends only on its arguments. Two policies that try the same fetcher for the same URL
+//! have the same random outcome, in any order. [`Stream`] is the same hash with a counter, for
+//! generation.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -42,8 +43,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Returns the stream of `seed` called `name` (for example a site's number). Streams of different names are
-    /// independent.
+    /// Returns the stream of `seed` called `name` (for example a site's number). Streams of
+    /// different names are independent.
     pub(crate) fn new(seed: u64, name: u64) -> Self {
         Self { seed: xxh3_64_with_seed(&name.to_le_bytes(), seed), count: 0 }
     }
@@ -103,7 +104,11 @@ mod tests {
     fn a_coin_depends_on_all_its_arguments_and_on_nothing_else() {
         let one = coin(1, 2, 3, Purpose::Render);
         assert_eq!(one, coin(1, 2, 3, Purpose::Render));
-        for other in [coin(9, 2, 3, Purpose::Render), coin(1, 9, 3, Purpose::Render), coin(1, 2, 4, Purpose::Render)] {
+        for other in [
+            coin(9, 2, 3, Purpose::Render),
+            coin(1, 9, 3, Purpose::Render),
+            coin(1, 2, 4, Purpose::Render),
+        ] {
             assert_ne!(one, other);
         }
         assert_ne!(one, coin(1, 2, 3, Purpose::Timeout));
@@ -113,8 +118,9 @@ mod tests {
     fn draws_have_their_means() {
         let mut stream = Stream::new(7, 7);
         let n = 200_000;
-        let mut mean =
-            |draw: &mut dyn FnMut(&mut Stream) -> f64| (0..n).map(|_| draw(&mut stream)).sum::<f64>() / f64::from(n);
+        let mut mean = |draw: &mut dyn FnMut(&mut Stream) -> f64| {
+            (0..n).map(|_| draw(&mut stream)).sum::<f64>() / f64::from(n)
+        };
         assert!((mean(&mut |s| s.unit()) - 0.5).abs() < 0.01);
         assert!((mean(&mut |s| s.exp(3.0)) - 3.0).abs() < 0.05);
         assert!((mean(&mut |s| s.geometric(4.0) as f64) - 4.0).abs() < 0.05);

@@ -1,7 +1,8 @@
 //! One run: one policy, one seed, every visit of the web in order of time.
 //!
-//! A learning policy is driven as in any crawler: by [visits](fetchwise::visit), under a clock that the world sets.
-//! Nothing here decides or records, except for the oracle, which is not part of the selector.
+//! A learning policy is driven as in any crawler: by [visits](fetchwise::visit), under a clock that
+//! the world sets. Nothing here decides or records, except for the oracle, which is not part of the
+//! selector.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,17 +122,31 @@ impl RunContext<'_> {
             max_attempts: self.world.max_attempts,
             ..Settings::default()
         };
-        let settings = if tags { settings } else { Settings { host_signal_weight: 0.0, ..settings } };
+        let settings =
+            if tags { settings } else { Settings { host_signal_weight: 0.0, ..settings } };
         let specs = (0..self.tools.len()).filter_map(|place| self.world.spec(place));
-        let builder = specs.fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec));
+        let builder =
+            specs.fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec));
         let begin = Timestamp::from_millis(BEGIN_MS);
-        // The simulation judges the choice of fetchers. The random outcome of two equal requests is the same, so
-        // retries are off. Pauses postpone a URL, but here each URL comes once, at its time.
-        let visits = VisitSettings { max_retries: 0, max_timeouts: u32::MAX, ..VisitSettings::default() };
-        let backoff = BackoffSettings { host_block_threshold: u32::MAX, ..BackoffSettings::default() };
-        let backoff = BackoffSettings { blocked_base: Duration::ZERO, failed_base: Duration::ZERO, ..backoff };
+        // The simulation judges the choice of fetchers. The random outcome of two equal requests is
+        // the same, so retries are off. Pauses postpone a URL, but here each URL comes once, at its
+        // time.
+        let visits =
+            VisitSettings { max_retries: 0, max_timeouts: u32::MAX, ..VisitSettings::default() };
+        let backoff =
+            BackoffSettings { host_block_threshold: u32::MAX, ..BackoffSettings::default() };
+        let backoff = BackoffSettings {
+            blocked_base: Duration::ZERO,
+            failed_base: Duration::ZERO,
+            ..backoff
+        };
         let builder = builder.after_refusal(AfterRefusal::Escalate);
-        let builder = builder.settings(settings).visits(visits).backoff(backoff).policy(policy).portable_priors(priors);
+        let builder = builder
+            .settings(settings)
+            .visits(visits)
+            .backoff(backoff)
+            .policy(policy)
+            .portable_priors(priors);
         Ok(builder.around(begin).clock(Arc::clone(clock)).build()?)
     }
 
@@ -144,7 +159,8 @@ impl RunContext<'_> {
         for visit in &self.web.visits {
             let fetched = fetch(visit);
             let earlier = &mut visits_of[visit.host as usize];
-            let has_vendor_block = unbanned(self.world, self.web, visit, visit.at_ms).vendor_block.is_some();
+            let has_vendor_block =
+                unbanned(self.world, self.web, visit, visit.at_ms).vendor_block.is_some();
             tally.add(visit, &fetched, *earlier, has_vendor_block);
             let first = fetched.first.map(|first| first.0);
             adaptation.see(visit, *earlier, first, &mut tally.adapted);
@@ -196,7 +212,10 @@ impl Crawl<'_> {
 
     /// Fetches with the browser too if the policy compares two ways. Its page has no further value.
     fn compare(&self, ground: &mut Environment<'_>, fetched: &mut VisitResult) {
-        let Some(place) = self.stage.tools.iter().position(|tool| tool.role == Role::Browser) else { return };
+        let Some(place) = self.stage.tools.iter().position(|tool| tool.role == Role::Browser)
+        else {
+            return;
+        };
         if !self.compares.is_some_and(|compares| compares(self.url.as_str())) {
             return;
         }
@@ -209,13 +228,18 @@ impl Crawl<'_> {
         }
         (fetched.success, fetched.deceived) = (success, deceived);
         let now = self.selector.now();
-        let Ok(attempt) = Attempt::new(self.url, &self.stage.world.fetchers[place].name, now) else { return };
+        let Ok(attempt) = Attempt::new(self.url, &self.stage.world.fetchers[place].name, now)
+        else {
+            return;
+        };
         let attempt = match seen(&outcome) {
             Answered::Content => attempt.delivered(),
-            other => match self.selector.candidates().nth(place).map(|(_, spec)| other.counts_as(spec)) {
-                Some(Err(error)) => Attempt { error_type: Some(error), ..attempt },
-                _ => attempt,
-            },
+            other => {
+                match self.selector.candidates().nth(place).map(|(_, spec)| other.counts_as(spec)) {
+                    Some(Err(error)) => Attempt { error_type: Some(error), ..attempt },
+                    _ => attempt,
+                }
+            }
         };
         // There is no sink that could reject it.
         let _ = self.selector.record(attempt, now);
@@ -227,14 +251,18 @@ fn answer(world: &World, outcome: &Outcome) -> FetchResult {
     let mut answer = FetchResult::from(seen(outcome));
     let ResponseSignals { vendor, framework, server } = outcome.shown;
     if let Some(vendor) = vendor {
-        answer.heuristics.push(Heuristic::flag(format!("block_{}", world.vendors[usize::from(vendor)].name)));
+        answer
+            .heuristics
+            .push(Heuristic::flag(format!("block_{}", world.vendors[usize::from(vendor)].name)));
     }
     if let Some(framework) = framework {
         let name = world.frameworks[usize::from(framework)].name.clone();
         answer.heuristics.push(Heuristic::new("spa_framework", name));
     }
     if let Some(server) = server {
-        answer.heuristics.push(Heuristic::flag(format!("server_{}", world.servers[usize::from(server)].name)));
+        answer
+            .heuristics
+            .push(Heuristic::flag(format!("server_{}", world.servers[usize::from(server)].name)));
     }
     answer
 }

@@ -6,7 +6,8 @@
 
 use serde::Deserialize;
 
-/// The difference of one of five equally likely hosts from its vendor's setting, in standard deviations.
+/// The difference of one of five equally likely hosts from its vendor's setting, in standard
+/// deviations.
 const LEVELS: [f64; 5] = [0.0, -0.52, 0.52, -1.28, 1.28];
 
 /// How well responses show the vendor, framework and server of a host.
@@ -64,7 +65,8 @@ impl Shift {
     }
 }
 
-/// The vendor block that a URL meets: the vendor, its setting, and the host's difference from the setting.
+/// The vendor block that a URL meets: the vendor, its setting, and the host's difference from the
+/// setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct VendorBlock {
     pub(crate) vendor: u8,
@@ -129,7 +131,11 @@ pub(crate) fn check(tags: Option<&Tags>, vendors: &[Vendor], fetchers: usize) ->
         share("tags.wrong", tags.wrong)?;
         share("tags.moves", tags.moves)?;
         if !(0.0..=10.0).contains(&tags.noise) {
-            return Err(("tags.noise", tags.noise.to_string(), "a standard deviation from 0 to 10"));
+            return Err((
+                "tags.noise",
+                tags.noise.to_string(),
+                "a standard deviation from 0 to 10",
+            ));
         }
     }
     if !vendors.is_empty() && tags.is_none() {
@@ -161,7 +167,11 @@ pub(crate) fn check(tags: Option<&Tags>, vendors: &[Vendor], fetchers: usize) ->
 fn settings(key: &'static str, settings: &[Setting], fetchers: usize) -> Result<(), Fault> {
     let sum: f64 = settings.iter().map(|setting| setting.share).sum();
     if !(1..=usize::from(u8::MAX)).contains(&settings.len()) || sum.is_nan() || sum <= 0.0 {
-        return Err((key, format!("{} of them", settings.len()), "1 to 255 settings whose shares have a sum above 0"));
+        return Err((
+            key,
+            format!("{} of them", settings.len()),
+            "1 to 255 settings whose shares have a sum above 0",
+        ));
     }
     for Setting { share, pass } in settings {
         if !(0.0..=1.0).contains(share) || pass.iter().any(|p| !(0.0..=1.0).contains(p)) {
@@ -192,7 +202,8 @@ mod tests {
     fn a_host_keeps_its_setting_and_a_shift_changes_all_settings_on_its_day() {
         let vendors = vendors();
         let pass = |luck, level, day: i64, place| {
-            VendorBlock::at(&vendors, Standing { vendor: 0, luck }, level, day * 86_400_000).pass(&vendors, 1.0, place)
+            VendorBlock::at(&vendors, Standing { vendor: 0, luck }, level, day * 86_400_000)
+                .pass(&vendors, 1.0, place)
         };
         assert_eq!([pass(0.2, 0, 0, 0), pass(0.7, 0, 0, 0), pass(0.7, 4, 0, 1)], [0.2, 0.0, 1.0]);
         assert!((pass(0.2, 0, 9, 1) - 0.9).abs() < 1e-12);
@@ -202,8 +213,10 @@ mod tests {
     #[test]
     fn hosts_of_one_setting_differ_by_their_level_in_the_logit() {
         let vendors = vendors();
-        let pass =
-            |level| VendorBlock::at(&vendors, Standing { vendor: 0, luck: 0.0 }, level, 0).pass(&vendors, 0.5, 1);
+        let pass = |level| {
+            VendorBlock::at(&vendors, Standing { vendor: 0, luck: 0.0 }, level, 0)
+                .pass(&vendors, 0.5, 1)
+        };
         let logit = |p: f64| (p / (1.0 - p)).ln();
         assert!((logit(pass(4)) - logit(pass(0)) - 0.64).abs() < 1e-9);
         assert!((logit(pass(0)) - logit(pass(1)) - 0.26).abs() < 1e-9);
@@ -215,6 +228,9 @@ mod tests {
         assert!(check(Some(&tags), &vendors(), 2).is_ok());
         assert_eq!(check(Some(&tags), &vendors(), 3).unwrap_err().0, "vendor.settings");
         assert_eq!(check(None, &vendors(), 2).unwrap_err().0, "tags");
-        assert_eq!(check(Some(&Tags { wrong: 1.5, ..tags }), &vendors(), 2).unwrap_err().0, "tags.wrong");
+        assert_eq!(
+            check(Some(&Tags { wrong: 1.5, ..tags }), &vendors(), 2).unwrap_err().0,
+            "tags.wrong"
+        );
     }
 }

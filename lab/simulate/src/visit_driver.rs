@@ -1,5 +1,5 @@
-//! A driver of visits without a network: a function returns the result of each fetch, and time passes only when the
-//! visit waits.
+//! A driver of visits without a network: a function returns the result of each fetch, and time
+//! passes only when the visit waits.
 //!
 //! The simulator's runs use it, and so do scripts that are compared with other drivers.
 //!

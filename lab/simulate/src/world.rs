@@ -2,8 +2,9 @@
 //!
 //! Owns: the keys and their valid values.
 //!
-//! Invariants: a parsed [`World`] can be generated and run: shares are shares, mixes have a sum above zero, sizes fit
-//! in memory. Unknown keys are errors, because a misspelt key would run a different world.
+//! Invariants: a parsed [`World`] can be generated and run: shares are shares, mixes have a sum
+//! above zero, sizes fit in memory. Unknown keys are errors, because a misspelt key would run a
+//! different world.
 //!
 //! Must not know: how a world is generated.
 
@@ -117,8 +118,8 @@ pub struct BigBurst {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drift {
-    /// Mean days between changes of protection; changes of rendering take 1.5 times as long. 0 for a world without
-    /// changes.
+    /// Mean days between changes of protection; changes of rendering take 1.5 times as long. 0 for
+    /// a world without changes.
     pub days: f64,
     /// The probability that a protected host becomes milder.
     pub better: f64,
@@ -225,10 +226,11 @@ pub struct World {
     /// The fetchers, `direct_access` first.
     #[serde(rename = "fetcher")]
     pub fetchers: Vec<Fetcher>,
-    /// How well responses show vendors, frameworks and servers. Without those lists nothing is shown.
+    /// How well responses show vendors, frameworks and servers. Without those lists nothing is
+    /// shown.
     pub tags: Option<Tags>,
-    /// The vendors of captchas, bot protection and fortresses. Without vendors, each class of protection has its own
-    /// probabilities.
+    /// The vendors of captchas, bot protection and fortresses. Without vendors, each class of
+    /// protection has its own probabilities.
     #[serde(rename = "vendor", default)]
     pub vendors: Vec<Vendor>,
     /// The frameworks of pages.
@@ -239,8 +241,8 @@ pub struct World {
     pub servers: Vec<Label>,
 }
 
-/// The role of a fetcher. It decides whether it can be banned, how often it times out, and whether it takes a block for
-/// content.
+/// The role of a fetcher. It decides whether it can be banned, how often it times out, and whether
+/// it takes a block for content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Direct,
@@ -267,7 +269,8 @@ impl World {
         Self::from_text(text, origin)
     }
 
-    /// Returns the fetcher's spec for a selector: name, cost, quality; everything else follows from its name.
+    /// Returns the fetcher's spec for a selector: name, cost, quality; everything else follows from
+    /// its name.
     pub fn spec(&self, fetcher: usize) -> Option<FetcherSpec> {
         let of = self.fetchers.get(fetcher)?;
         Some(FetcherSpec { cost: of.cost, quality: of.quality, ..FetcherSpec::by_name(&of.name) })
@@ -276,7 +279,8 @@ impl World {
     /// Returns the same world for a crawler that signs nothing: without the fetchers that sign.
     #[must_use]
     pub fn without_signed(&self) -> Self {
-        let is_kept: Vec<bool> = (0..self.fetchers.len()).map(|place| !self.is_signed(place)).collect();
+        let is_kept: Vec<bool> =
+            (0..self.fetchers.len()).map(|place| !self.is_signed(place)).collect();
         let keep = |pass: &mut Vec<f64>| {
             let mut kept = is_kept.iter();
             pass.retain(|_| kept.next().is_none_or(|kept| *kept));
@@ -294,10 +298,11 @@ impl World {
         self.fetchers.get(place).is_some_and(|fetcher| FetcherSpec::by_name(&fetcher.name).signed)
     }
 
-    /// Returns the role of the fetcher at `place`: by its name or, if the name implies none, by its position in the
-    /// file.
+    /// Returns the role of the fetcher at `place`: by its name or, if the name implies none, by its
+    /// position in the file.
     pub(crate) fn role(&self, place: usize) -> Role {
-        const BY_PLACE: [Role; 5] = [Role::Direct, Role::Browser, Role::Stealth, Role::Archive, Role::Downloader];
+        const BY_PLACE: [Role; 5] =
+            [Role::Direct, Role::Browser, Role::Stealth, Role::Archive, Role::Downloader];
         match self.fetchers.get(place).map(|fetcher| FetcherSpec::by_name(&fetcher.name).class) {
             Some(Class::Plain) => Role::Direct,
             Some(Class::Rendering) => Role::Browser,
@@ -317,7 +322,10 @@ impl WorldFile for World {
     fn check(&self) -> Result<(), WorldError> {
         self.check_numbers()?;
         self.check_fetchers()?;
-        for (key, mix) in [("render_mix", self.render_mix.array()), ("protection_mix", self.protection_mix.array())] {
+        for (key, mix) in [
+            ("render_mix", self.render_mix.array()),
+            ("protection_mix", self.protection_mix.array()),
+        ] {
             for share in mix {
                 self.expect(key, share, (0.0..=1.0).contains(&share), "shares between 0 and 1")?;
             }
@@ -325,23 +333,40 @@ impl WorldFile for World {
             self.expect(key, sum, sum > 0.0, "a sum above 0")?;
         }
         self.check_labels()?;
-        vendor::check(self.tags.as_ref(), &self.vendors, self.fetchers.len()).map_err(|(key, got, expected)| {
-            WorldError::Value { world: self.name.clone(), key: key.to_owned(), got, expected }
-        })
+        vendor::check(self.tags.as_ref(), &self.vendors, self.fetchers.len()).map_err(
+            |(key, got, expected)| WorldError::Value {
+                world: self.name.clone(),
+                key: key.to_owned(),
+                got,
+                expected,
+            },
+        )
     }
 }
 
 impl World {
     fn check_labels(&self) -> Result<(), WorldError> {
-        for (key, labels) in [("framework.weight", &self.frameworks), ("server.weight", &self.servers)] {
-            self.expect(key, labels.len(), labels.len() <= usize::from(u8::MAX), "at most 255 of them")?;
+        for (key, labels) in
+            [("framework.weight", &self.frameworks), ("server.weight", &self.servers)]
+        {
+            self.expect(
+                key,
+                labels.len(),
+                labels.len() <= usize::from(u8::MAX),
+                "at most 255 of them",
+            )?;
             for class in 0..5 {
                 let weights = labels.iter().map(|label| label.weight.array()[class]);
                 for weight in weights.clone() {
                     self.expect(key, weight, (0.0..=1e9).contains(&weight), "weights from 0 on")?;
                 }
                 let sum: f64 = weights.sum();
-                self.expect(key, sum, labels.is_empty() || sum > 0.0, "a sum above 0 for each class")?;
+                self.expect(
+                    key,
+                    sum,
+                    labels.is_empty() || sum > 0.0,
+                    "a sum above 0 for each class",
+                )?;
             }
         }
         Ok(())
@@ -378,35 +403,82 @@ impl World {
             ("big_burst.size", self.big_burst.size, 1e6),
         ];
         for (key, amount, most) in amounts {
-            self.expect(key, amount, (0.0..=most).contains(&amount), "a number from 0 up to a sensible size")?;
+            self.expect(
+                key,
+                amount,
+                (0.0..=most).contains(&amount),
+                "a number from 0 up to a sensible size",
+            )?;
         }
-        self.expect("days", self.days, self.days > 0.0 && self.days <= 3650.0, "more than 0 and at most 3650 days")?;
-        self.expect("burst", self.burst, (1.0..=1e6).contains(&self.burst), "a mean of at least 1 URL")?;
+        self.expect(
+            "days",
+            self.days,
+            self.days > 0.0 && self.days <= 3650.0,
+            "more than 0 and at most 3650 days",
+        )?;
+        self.expect(
+            "burst",
+            self.burst,
+            (1.0..=1e6).contains(&self.burst),
+            "a mean of at least 1 URL",
+        )?;
         self.expect("ban", self.ban, self.ban > 0.0 && self.ban <= 1e6, "a number above 0")?;
-        self.expect("urls", self.urls, (1..=MAX_URLS).contains(&self.urls), "between 1 and 50 million")?;
-        self.expect("sites", self.sites, (1..=MAX_SITES).contains(&self.sites), "between 1 and 5 million")?;
+        self.expect(
+            "urls",
+            self.urls,
+            (1..=MAX_URLS).contains(&self.urls),
+            "between 1 and 50 million",
+        )?;
+        self.expect(
+            "sites",
+            self.sites,
+            (1..=MAX_SITES).contains(&self.sites),
+            "between 1 and 5 million",
+        )?;
         let attempts = self.max_attempts;
         self.expect("max_attempts", attempts, (1..=5).contains(&attempts), "between 1 and 5")
     }
 
     fn check_fetchers(&self) -> Result<(), WorldError> {
         let count = self.fetchers.len();
-        self.expect("fetcher", count, (1..=MAX_FETCHERS).contains(&count), "between 1 and 16 of them")?;
+        self.expect(
+            "fetcher",
+            count,
+            (1..=MAX_FETCHERS).contains(&count),
+            "between 1 and 16 of them",
+        )?;
         let mut names = HashSet::new();
         for fetcher in &self.fetchers {
-            let fresh = !fetcher.name.is_empty() && names.insert(fetchwise::registry::canonical(&fetcher.name));
-            self.expect("fetcher.name", &fetcher.name, fresh, "names that are not empty and differ")?;
+            let fresh = !fetcher.name.is_empty()
+                && names.insert(fetchwise::registry::canonical(&fetcher.name));
+            self.expect(
+                "fetcher.name",
+                &fetcher.name,
+                fresh,
+                "names that are not empty and differ",
+            )?;
             let amounts = [("fetcher.cost", fetcher.cost), ("fetcher.pressure", fetcher.pressure)];
             for (key, amount) in amounts {
                 self.expect(key, amount, (0.0..=1e9).contains(&amount), "a number from 0 on")?;
             }
             let quality = fetcher.quality;
-            self.expect("fetcher.quality", quality, (0.0..=1.0).contains(&quality), "a share between 0 and 1")?;
-            for (key, chances) in
-                [("fetcher.render", fetcher.render.array()), ("fetcher.protection", fetcher.protection.array())]
-            {
+            self.expect(
+                "fetcher.quality",
+                quality,
+                (0.0..=1.0).contains(&quality),
+                "a share between 0 and 1",
+            )?;
+            for (key, chances) in [
+                ("fetcher.render", fetcher.render.array()),
+                ("fetcher.protection", fetcher.protection.array()),
+            ] {
                 for chance in chances {
-                    self.expect(key, chance, (0.0..=1.0).contains(&chance), "chances between 0 and 1")?;
+                    self.expect(
+                        key,
+                        chance,
+                        (0.0..=1.0).contains(&chance),
+                        "chances between 0 and 1",
+                    )?;
                 }
             }
         }
@@ -425,7 +497,8 @@ pub const SHIPPED: [(&str, &str); 7] = [
     ("W7", include_str!("../worlds/W7.toml")),
 ];
 
-/// Further worlds, against policies that are tuned to [`SHIPPED`] only, as name and text of the file.
+/// Further worlds, against policies that are tuned to [`SHIPPED`] only, as name and text of the
+/// file.
 pub const MORE: [(&str, &str); 20] = [
     ("newsroom", include_str!("../worlds/newsroom.toml")),
     ("flaky", include_str!("../worlds/flaky.toml")),
@@ -519,6 +592,9 @@ mod tests {
     fn an_unknown_fetcher_has_the_role_of_its_position() {
         let text = SHIPPED[0].1.replacen("name = \"playwright_stealth\"", "name = \"ghost\"", 1);
         let world = parse(&text).unwrap();
-        assert_eq!([world.role(0), world.role(2), world.role(9)], [Role::Direct, Role::Stealth, Role::Downloader]);
+        assert_eq!(
+            [world.role(0), world.role(2), world.role(9)],
+            [Role::Direct, Role::Stealth, Role::Downloader]
+        );
     }
 }

@@ -49,25 +49,38 @@ pub(crate) trait WorldFile: DeserializeOwned {
 
     /// Reads a file.
     fn from_file(path: &Path) -> Result<Self, WorldError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| WorldError::Read { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| WorldError::Read { path: path.to_owned(), source })?;
         Self::from_text(&text, &path.display().to_string())
     }
 
     /// Reads the text of a file; `origin` names it in messages.
     fn from_text(text: &str, origin: &str) -> Result<Self, WorldError> {
-        let world: Self = toml::from_str(text)
-            .map_err(|source| WorldError::Parse { origin: origin.to_owned(), source: Box::new(source) })?;
+        let world: Self = toml::from_str(text).map_err(|source| WorldError::Parse {
+            origin: origin.to_owned(),
+            source: Box::new(source),
+        })?;
         world.check()?;
         Ok(world)
     }
 
     /// Fails unless `holds`: `key` has the value `got` instead of the `expected` ones.
-    fn expect(&self, key: &str, got: impl ToString, holds: bool, expected: &'static str) -> Result<(), WorldError> {
+    fn expect(
+        &self,
+        key: &str,
+        got: impl ToString,
+        holds: bool,
+        expected: &'static str,
+    ) -> Result<(), WorldError> {
         if holds {
             return Ok(());
         }
-        Err(WorldError::Value { world: self.called().to_owned(), key: key.to_owned(), got: got.to_string(), expected })
+        Err(WorldError::Value {
+            world: self.called().to_owned(),
+            key: key.to_owned(),
+            got: got.to_string(),
+            expected,
+        })
     }
 }
 

@@ -1,9 +1,10 @@
-//! Sites on which crawlers are compared: the kinds of site, the check for a good page, and the score of a crawler.
+//! Sites on which crawlers are compared: the kinds of site, the check for a good page, and the
+//! score of a crawler.
 //!
 //! Owns: the list of kinds and the score.
 //!
-//! Invariants: requests and blocks are the counts of the sites. Whether a page is good is decided here by the submitted
-//! text, never by a claim of the crawler.
+//! Invariants: requests and blocks are the counts of the sites. Whether a page is good is decided
+//! here by the submitted text, never by a claim of the crawler.
 //!
 //! The [submission server](crate::submission_server) offers the sites to crawlers over HTTP.
 
@@ -31,7 +32,8 @@ pub enum SiteKind {
     Static,
     /// An application: no content without scripts.
     Shell,
-    /// A Cloudflare-like challenge with status 403 that lets user agents with the word `stealth` pass.
+    /// A Cloudflare-like challenge with status 403 that lets user agents with the word `stealth`
+    /// pass.
     Cloudflare,
     /// A DataDome-like challenge with status 403 that lets the same user agents pass.
     Datadome,
@@ -61,12 +63,13 @@ pub enum SiteKind {
     Declined,
     /// 402 with `crawler-price` for every request.
     Toll,
-    /// Articles that robots.txt and each page reserve against training: `Content-Usage: train-ai=n`.
+    /// Articles that robots.txt and each page reserve against training:
+    /// `Content-Usage: train-ai=n`.
     Reserved,
     /// Articles with `ETag` and `Last-Modified`, and 304 for a client that has the current version.
     Validators,
-    /// Articles for known bots that sign their requests and for user agents with the word `stealth`; a Cloudflare-like
-    /// challenge with status 403 for everybody else.
+    /// Articles for known bots that sign their requests and for user agents with the word
+    /// `stealth`; a Cloudflare-like challenge with status 403 for everybody else.
     Verified,
 }
 
@@ -120,7 +123,11 @@ impl SiteKind {
             Self::Drift => Site::drifting(u64::from(pages / 2), Site::ReactShell),
             Self::Slow => Site::slow(Duration::from_secs(1)),
             Self::Flaky => Site::flaky(4),
-            Self::Broken => Site::Flaky { every: 5, failing: Box::new(Site::Reset), otherwise: Box::new(Site::Static) },
+            Self::Broken => Site::Flaky {
+                every: 5,
+                failing: Box::new(Site::Reset),
+                otherwise: Box::new(Site::Static),
+            },
             Self::Trap => Site::Trap,
             Self::Forbidden => Site::FORBIDDEN,
             Self::Gone => Site::NOT_FOUND,
@@ -253,11 +260,12 @@ pub struct BenchmarkSites {
 }
 
 impl BenchmarkSites {
-    /// Serves the planned sites, each on its own loopback address. `seed` determines the paths that the sites list.
-    /// `pages` is the number of pages per site, unless the plan gives another one.
+    /// Serves the planned sites, each on its own loopback address. `seed` determines the paths that
+    /// the sites list. `pages` is the number of pages per site, unless the plan gives another one.
     ///
     /// # Errors
-    /// Fails without a site, with more than [`MAX_SITES`] sites, and when an address cannot be bound.
+    /// Fails without a site, with more than [`MAX_SITES`] sites, and when an address cannot be
+    /// bound.
     pub fn start(plans: &[SitePlan], pages: u32, seed: u64) -> io::Result<Self> {
         Self::start_with(plans, pages, seed, &BenchmarkOptions::default())
     }
@@ -266,7 +274,12 @@ impl BenchmarkSites {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_with(plans: &[SitePlan], pages: u32, seed: u64, options: &BenchmarkOptions) -> io::Result<Self> {
+    pub fn start_with(
+        plans: &[SitePlan],
+        pages: u32,
+        seed: u64,
+        options: &BenchmarkOptions,
+    ) -> io::Result<Self> {
         let count: usize = plans.iter().map(|plan| plan.count).sum();
         if !(1..=MAX_SITES).contains(&count) {
             let message = format!("invalid number of sites {count}: expected 1 to {MAX_SITES}");
@@ -276,7 +289,9 @@ impl BenchmarkSites {
         let site = |(n, plan): (usize, &SitePlan)| {
             let host = format!("127.0.77.{}", n + 2);
             let section = xxhash_rust::xxh3::xxh3_64_with_seed(host.as_bytes(), seed) % 10_000;
-            let paths = (1..=plan.pages.unwrap_or(pages)).map(|page| format!("/s{section}/{page}")).collect();
+            let paths = (1..=plan.pages.unwrap_or(pages))
+                .map(|page| format!("/s{section}/{page}"))
+                .collect();
             BenchmarkSite { host, kind: plan.kind, paths }
         };
         let sites: Vec<BenchmarkSite> = all.map(site).collect();
@@ -293,10 +308,17 @@ impl BenchmarkSites {
             None => Origin::start(sites.iter().map(site))?,
         };
         let authority = certificate.as_ref().map(Certificate::authority_pem);
-        Ok(Self { sites, origin, authority, submitted: Mutex::default(), unlisted: Mutex::default() })
+        Ok(Self {
+            sites,
+            origin,
+            authority,
+            submitted: Mutex::default(),
+            unlisted: Mutex::default(),
+        })
     }
 
-    /// Returns the certificate of the authority that clients have to trust, as PEM, if the sites are served over https.
+    /// Returns the certificate of the authority that clients have to trust, as PEM, if the sites
+    /// are served over https.
     pub fn authority_pem(&self) -> Option<&str> {
         self.authority.as_deref()
     }
@@ -305,7 +327,9 @@ impl BenchmarkSites {
     pub fn links(&self) -> Vec<String> {
         let longest = self.sites.iter().map(|site| site.paths.len()).max().unwrap_or_default();
         (0..longest)
-            .flat_map(|n| self.sites.iter().filter_map(move |site| Some((site, site.paths.get(n)?))))
+            .flat_map(|n| {
+                self.sites.iter().filter_map(move |site| Some((site, site.paths.get(n)?)))
+            })
             .map(|(site, path)| self.origin.url(&site.host, path))
             .collect()
     }
@@ -343,7 +367,8 @@ impl BenchmarkSites {
         for site in &self.sites {
             let Tally { requests, pages, blocked, renders, .. } = self.origin.tally(&site.host);
             let listed = site.paths.len() as u64;
-            let sent = |path: &&String| self.origin.has_sent(&site.host, &site.kind.content_of(path));
+            let sent =
+                |path: &&String| self.origin.has_sent(&site.host, &site.kind.content_of(path));
             let mut score = Score {
                 listed,
                 servable: if site.kind.has_pages() { listed } else { 0 },
@@ -365,7 +390,11 @@ impl BenchmarkSites {
         }
         let mut total = Score::default();
         kinds.values().for_each(|score| total.add(score));
-        Ledger { kinds, total, unlisted: *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner) }
+        Ledger {
+            kinds,
+            total,
+            unlisted: *self.unlisted.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 }
 
@@ -379,9 +408,15 @@ mod tests {
 
     fn get(url: &str, agent: &str) -> String {
         let url = Url::parse(url).unwrap();
-        let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).unwrap();
-        write!(stream, "GET {} HTTP/1.0\r\nHost: {}\r\nUser-Agent: {agent}\r\n\r\n", url.path(), url.host().unwrap())
-            .unwrap();
+        let mut stream =
+            TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).unwrap();
+        write!(
+            stream,
+            "GET {} HTTP/1.0\r\nHost: {}\r\nUser-Agent: {agent}\r\n\r\n",
+            url.path(),
+            url.host().unwrap()
+        )
+        .unwrap();
         let mut respond = Vec::new();
         let _ = stream.read_to_end(&mut respond);
         String::from_utf8_lossy(&respond).into_owned()
@@ -390,13 +425,18 @@ mod tests {
     #[test]
     fn pages_of_a_plain_client_are_scored_by_kind() {
         let plan = |(kind, _)| SitePlan { kind, count: 1, pages: Some(2) };
-        let kinds = SiteKind::ALL.into_iter().filter(|(kind, _)| !matches!(kind, SiteKind::Broken | SiteKind::Slow));
+        let kinds = SiteKind::ALL
+            .into_iter()
+            .filter(|(kind, _)| !matches!(kind, SiteKind::Broken | SiteKind::Slow));
         let sites = BenchmarkSites::start(&kinds.map(plan).collect::<Vec<_>>(), 9, 1).unwrap();
         for link in sites.links() {
             let text = get(&link, "plain");
             sites.submit(&SubmittedPage { url: link, text });
         }
-        sites.submit(&SubmittedPage { url: "http://127.0.77.2/unheard".to_owned(), text: String::new() });
+        sites.submit(&SubmittedPage {
+            url: "http://127.0.77.2/unheard".to_owned(),
+            text: String::new(),
+        });
         let ledger = sites.ledger();
         let good = |kind| (ledger.kinds[&kind].good, ledger.kinds[&kind].wrong);
         for kind in [
@@ -450,7 +490,11 @@ mod tests {
         let plans = [SitePlan { kind: SiteKind::Static, count: 1, pages: None }];
         let paths = |seed| {
             let sites = BenchmarkSites::start(&plans, 3, seed).unwrap();
-            sites.links().iter().map(|link| Url::parse(link).unwrap().path().to_owned()).collect::<Vec<_>>()
+            sites
+                .links()
+                .iter()
+                .map(|link| Url::parse(link).unwrap().path().to_owned())
+                .collect::<Vec<_>>()
         };
         assert_eq!(paths(1), paths(1));
         assert_ne!(paths(1), paths(2));

@@ -1,7 +1,7 @@
 //! The sites that the `demo` command crawls: together they need every kind of decision.
 //!
-//! Owns: the list of sites and their addresses, as data only. The sites have addresses rather than names because not
-//! every resolver knows `*.localhost`.
+//! Owns: the list of sites and their addresses, as data only. The sites have addresses rather than
+//! names because not every resolver knows `*.localhost`.
 
 use std::time::Duration;
 
@@ -44,13 +44,41 @@ impl DemoSite {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn demo_sites() -> Vec<DemoSite> {
-    let site_at = |host, name, about, site, section, suffix| DemoSite { host, name, about, site, section, suffix };
+    let site_at = |host, name, about, site, section, suffix| DemoSite {
+        host,
+        name,
+        about,
+        site,
+        section,
+        suffix,
+    };
     vec![
         site_at("127.0.0.2", "library", "server-rendered articles", Site::Static, "notes", ""),
-        site_at("127.0.0.3", "gallery", "a React app: nothing to read without scripts", Site::ReactShell, "works", ""),
-        site_at("127.0.0.4", "bank", "a challenge page for all but stealthy browsers", Site::captcha(403), "rates", ""),
+        site_at(
+            "127.0.0.3",
+            "gallery",
+            "a React app: nothing to read without scripts",
+            Site::ReactShell,
+            "works",
+            "",
+        ),
+        site_at(
+            "127.0.0.4",
+            "bank",
+            "a challenge page for all but stealthy browsers",
+            Site::captcha(403),
+            "rates",
+            "",
+        ),
         site_at("127.0.0.5", "archive", "PDF files", Site::Pdf, "reports", ".pdf"),
-        site_at("127.0.0.6", "ferry", "articles, and 503 for every fourth request", Site::flaky(4), "tides", ""),
+        site_at(
+            "127.0.0.6",
+            "ferry",
+            "articles, and 503 for every fourth request",
+            Site::flaky(4),
+            "tides",
+            "",
+        ),
         site_at(
             "127.0.0.7",
             "market",
@@ -60,12 +88,19 @@ pub fn demo_sites() -> Vec<DemoSite> {
             "",
         ),
         site_at("127.0.0.8", "barracks", "403 for everybody", Site::FORBIDDEN, "orders", ""),
-        site_at("127.0.0.9", "tollhouse", "a few articles, then 429 for two minutes", tollhouse(), "receipts", ""),
+        site_at(
+            "127.0.0.9",
+            "tollhouse",
+            "a few articles, then 429 for two minutes",
+            tollhouse(),
+            "receipts",
+            "",
+        ),
     ]
 }
 
-/// Returns the demo sites for the interactive demo. The tollhouse opens again every 30 seconds, and there is one more
-/// site, the mill, which allows two requests per second, counted over a minute.
+/// Returns the demo sites for the interactive demo. The tollhouse opens again every 30 seconds, and
+/// there is one more site, the mill, which allows two requests per second, counted over a minute.
 pub fn interactive_demo_sites() -> Vec<DemoSite> {
     let mut sites = demo_sites();
     if let Some(tollhouse) = sites.iter_mut().find(|site| site.name == "tollhouse") {

@@ -1,7 +1,8 @@
 //! Waiting for a condition in tests.
 //!
-//! Invariants: a condition that never holds ends the test with its name, after two minutes unless the caller sets
-//! another limit. No wait passes or fails because it is fast or slow within the limit.
+//! Invariants: a condition that never holds ends the test with its name, after two minutes unless
+//! the caller sets another limit. No wait passes or fails because it is fast or slow within the
+//! limit.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -49,7 +50,11 @@ pub fn found<T, E: Display>(what: &str, look: impl FnMut() -> Result<T, E>) -> T
 /// # Panics
 /// After `limit`, with `what` and the last error.
 #[track_caller]
-pub fn found_within<T, E: Display>(limit: Duration, what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
+pub fn found_within<T, E: Display>(
+    limit: Duration,
+    what: &str,
+    mut look: impl FnMut() -> Result<T, E>,
+) -> T {
     let begun = Instant::now();
     loop {
         match look() {

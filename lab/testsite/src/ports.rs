@@ -1,6 +1,7 @@
 //! Ports for tests: one that refuses connections, and one for a program that cannot choose its own.
 //!
-//! Invariant: a refusing port is bound and does not listen, so no other process gets it while it exists.
+//! Invariant: a refusing port is bound and does not listen, so no other process gets it while it
+//! exists.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -51,8 +52,9 @@ impl RefusingPort {
     }
 }
 
-/// Calls `start` with a free port of `ip` until it returns something, for a program that needs its port in advance.
-/// Another process can take the port before the program does, and then `start` returns `None`.
+/// Calls `start` with a free port of `ip` until it returns something, for a program that needs its
+/// port in advance. Another process can take the port before the program does, and then `start`
+/// returns `None`.
 ///
 /// # Panics
 /// If `start` fails on twenty ports, or if `ip` has none.

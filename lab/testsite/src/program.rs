@@ -1,7 +1,9 @@
-//! Programs as their users meet them, for tests: in a folder of their own, with none of our variables.
+//! Programs as their users meet them, for tests: in a folder of their own, with none of our
+//! variables.
 //!
-//! Owns: how a test starts a program, reads what it prints and sends it a signal. Invariants: no wait passes or fails
-//! because it is fast or slow within [`PATIENCE`]. Must not know: what the program is.
+//! Owns: how a test starts a program, reads what it prints and sends it a signal. Invariants: no
+//! wait passes or fails because it is fast or slow within [`PATIENCE`]. Must not know: what the
+//! program is.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::io::{BufRead, BufReader, Read};
@@ -58,8 +60,10 @@ impl Ran {
     /// If a line is none.
     #[track_caller]
     pub fn json(&self) -> Vec<Value> {
-        let parse =
-            |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}\n{}", self.stderr));
+        let parse = |line| {
+            serde_json::from_str(line)
+                .unwrap_or_else(|error| panic!("{error}: {line}\n{}", self.stderr))
+        };
         self.stdout.lines().map(parse).collect()
     }
 
@@ -75,14 +79,16 @@ impl Ran {
     }
 }
 
-/// Sends a signal to a process that a test has started, by the shell's own `kill`: a machine with nothing but Rust may
-/// have no program of that name.
+/// Sends a signal to a process that a test has started, by the shell's own `kill`: a machine with
+/// nothing but Rust may have no program of that name.
 ///
 /// # Panics
 /// If the process has ended.
 #[track_caller]
 pub fn send_signal(child: &Child, signal: &str) {
-    let sent = Command::new("/bin/sh").args(["-c", "kill \"$@\"", "sh", signal, &child.id().to_string()]).status();
+    let sent = Command::new("/bin/sh")
+        .args(["-c", "kill \"$@\"", "sh", signal, &child.id().to_string()])
+        .status();
     assert!(sent.unwrap().success());
 }
 
@@ -110,7 +116,9 @@ pub fn wait_for(lines: &Receiver<String>, what: &str) -> String {
         match lines.recv_timeout(PATIENCE) {
             Ok(line) if line.contains(what) => return line,
             Ok(line) => seen += &line,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => panic!("no {what:?} in {seen:?}"),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                panic!("no {what:?} in {seen:?}")
+            }
         }
     }
 }

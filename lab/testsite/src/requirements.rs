@@ -1,10 +1,11 @@
 //! Programs and permissions that some tests need and a machine may lack.
 //!
-//! Owns: the decision whether such a test runs, is skipped or fails, and the list of skipped tests that `make test`
-//! prints at its end.
+//! Owns: the decision whether such a test runs, is skipped or fails, and the list of skipped tests
+//! that `make test` prints at its end.
 //!
-//! Invariants: a test that is skipped prints `SKIPPED`, and adds a line to the file that `FETCHWISE_SKIPPED_LIST` names.
-//! If `FETCHWISE_SYSTEM_TESTS` is set, a missing program fails the test.
+//! Invariants: a test that is skipped prints `SKIPPED`, and adds a line to the file that
+//! `FETCHWISE_SKIPPED_LIST` names. If `FETCHWISE_SYSTEM_TESTS` is set, a missing program fails the
+//! test.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -43,13 +44,17 @@ pub fn required<T, E: std::fmt::Display>(found: Result<T, E>, why: &str) -> Opti
 #[track_caller]
 pub fn python() -> Option<&'static str> {
     const NAME: &str = "python3";
-    let found = Command::new(NAME).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let found =
+        Command::new(NAME).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     required(found, "tests with Python (no python3)").map(|_| NAME)
 }
 
 /// The reason for which tests with a real browser are skipped.
-pub const NO_CHROMIUM: &str = "tests with a real browser (no Chromium: `make chromium` installs it)";
+pub const NO_CHROMIUM: &str =
+    "tests with a real browser (no Chromium: `make chromium` installs it)";
 /// The reason for which tests with a file system of their own are skipped.
-pub const NO_MOUNT: &str = "tests with a full file system (this machine does not allow users to mount)";
+pub const NO_MOUNT: &str =
+    "tests with a full file system (this machine does not allow users to mount)";
 /// The reason for which tests with a network of their own are skipped.
-pub const NO_NETWORK: &str = "tests with a network of their own (this machine does not allow users to make one)";
+pub const NO_NETWORK: &str =
+    "tests with a network of their own (this machine does not allow users to make one)";

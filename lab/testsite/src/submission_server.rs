@@ -1,4 +1,5 @@
-//! The HTTP server of a benchmark: it lists the links, takes the pages of crawlers, and serves the scores.
+//! The HTTP server of a benchmark: it lists the links, takes the pages of crawlers, and serves the
+//! scores.
 //!
 //! Must not know: what makes a page good.
 
@@ -29,7 +30,8 @@ impl SubmissionServer {
     /// # Errors
     /// Fails when no port is free or no thread can be started.
     pub fn start(sites: Arc<BenchmarkSites>) -> io::Result<Self> {
-        Service::start(IpAddr::V4(Ipv4Addr::LOCALHOST), move |request| respond(&sites, request)).map(Self)
+        Service::start(IpAddr::V4(Ipv4Addr::LOCALHOST), move |request| respond(&sites, request))
+            .map(Self)
     }
 
     /// Returns the URL of `path`, which begins with `/`.
@@ -42,7 +44,9 @@ fn respond(sites: &BenchmarkSites, request: &ServiceRequest) -> Reply {
     let path = request.target.split('?').next().unwrap_or_default();
     match (request.method.as_str(), path) {
         ("GET" | "HEAD", "/") => {
-            let item = |link: &String| format!("<li><a href=\"{link}\">{link}</a></li>\n", link = escape_html(link));
+            let item = |link: &String| {
+                format!("<li><a href=\"{link}\">{link}</a></li>\n", link = escape_html(link))
+            };
             let items: String = sites.links().iter().map(item).collect();
             let page = format!(
                 "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Links</title></head>\n<body><ul>\n{items}</ul></body></html>\n"
@@ -68,13 +72,17 @@ fn respond(sites: &BenchmarkSites, request: &ServiceRequest) -> Reply {
                         sites.submit(&page);
                         accepted += 1;
                     }
-                    Err(error) => problem = problem.or(Some(format!("line {}: {error}", number + 1))),
+                    Err(error) => {
+                        problem = problem.or(Some(format!("line {}: {error}", number + 1)))
+                    }
                 }
             }
             let status = if problem.is_some() { 400 } else { 200 };
-            Reply::status(status).body("application/json", json!({"taken": accepted, "error": problem}).to_string())
+            Reply::status(status)
+                .body("application/json", json!({"taken": accepted, "error": problem}).to_string())
         }
-        _ => Reply::status(404).body("text/plain", "There are /, /links.txt, /ledger, and POST /pages.\n"),
+        _ => Reply::status(404)
+            .body("text/plain", "There are /, /links.txt, /ledger, and POST /pages.\n"),
     }
 }
 
@@ -88,11 +96,21 @@ mod tests {
     fn links_are_listed_and_pages_are_taken() {
         let sites = BenchmarkSites::start(&default_plans(), 3, 7).unwrap();
         let get = |path: &str| {
-            respond(&sites, &ServiceRequest { method: "GET".into(), target: path.into(), ..ServiceRequest::default() })
+            respond(
+                &sites,
+                &ServiceRequest {
+                    method: "GET".into(),
+                    target: path.into(),
+                    ..ServiceRequest::default()
+                },
+            )
         };
         let listed = String::from_utf8(get("/links.txt").body).unwrap();
         assert_eq!(listed.lines().count(), sites.links().len());
-        assert_eq!(String::from_utf8(get("/").body).unwrap().matches("<li>").count(), sites.links().len());
+        assert_eq!(
+            String::from_utf8(get("/").body).unwrap().matches("<li>").count(),
+            sites.links().len()
+        );
         let post = |body: String| {
             let reply = respond(
                 &sites,

@@ -1,4 +1,5 @@
-//! Tests of the origin server over raw TCP: each site behaves as documented, and the ledger has each request.
+//! Tests of the origin server over raw TCP: each site behaves as documented, and the ledger has
+//! each request.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashSet;
@@ -51,17 +52,20 @@ fn connect(origin: &Origin, address: &str) -> TcpStream {
 }
 
 fn send(stream: &mut TcpStream, host: &str, path: &str, agent: &str) {
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
 }
 
 /// Reads until the server closes the connection.
 fn read_all(mut stream: TcpStream) -> io::Result<RawResponse> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
-    let end = bytes
-        .windows(4)
-        .position(|window| window == b"\r\n\r\n")
-        .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, format!("no head in {} bytes", bytes.len())))?;
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(|| {
+        io::Error::new(io::ErrorKind::UnexpectedEof, format!("no head in {} bytes", bytes.len()))
+    })?;
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     let mut body = bytes[end + 4..].to_vec();
@@ -99,7 +103,8 @@ fn one(site: Site) -> Origin {
     Origin::start([(HOST, site)]).unwrap()
 }
 
-/// Returns the number of visible characters of simple HTML: the text between tags, without head, scripts and styles.
+/// Returns the number of visible characters of simple HTML: the text between tags, without head,
+/// scripts and styles.
 fn visible_chars(html: &str) -> usize {
     let body = html.split("<body").nth(1).unwrap_or(html);
     let mut text = String::new();
@@ -125,7 +130,12 @@ fn thirty_static_pages_are_thirty_requests_for_thirty_texts() {
     assert_eq!(origin.hits(HOST), 30);
     assert_eq!(origin.hits_at(HOST, "/notes/7"), 1);
     assert_eq!(origin.requests().len(), 30);
-    assert!(origin.requests().iter().all(|request| request.user_agent() == Some("test") && request.method == "GET"));
+    assert!(
+        origin
+            .requests()
+            .iter()
+            .all(|request| request.user_agent() == Some("test") && request.method == "GET")
+    );
     assert_eq!(origin.hits("127.0.0.9"), 0);
 }
 
@@ -133,7 +143,8 @@ fn thirty_static_pages_are_thirty_requests_for_thirty_texts() {
 fn links_of_a_page_lead_to_pages_of_the_same_site() {
     let origin = one(Site::Static);
     let page = get(&origin, "/").text();
-    let links: Vec<&str> = page.split("<li><a href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let links: Vec<&str> =
+        page.split("<li><a href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert_eq!(links.len(), 5);
     assert_eq!(get(&origin, links[0]).status, 200);
 }
@@ -141,19 +152,25 @@ fn links_of_a_page_lead_to_pages_of_the_same_site() {
 #[test]
 fn a_path_cannot_inject_markup_into_its_page() {
     assert!(!get(&one(Site::Static), "/<script>alert(1)</script>").text().contains("<script>"));
-    assert!(!get(&one(Site::LoginWall), "/login?next=%22%3E%3Cscript%3E").text().contains("<script>"));
+    assert!(
+        !get(&one(Site::LoginWall), "/login?next=%22%3E%3Cscript%3E").text().contains("<script>")
+    );
 }
 
 #[test]
 fn addresses_and_names_are_distinct_hosts() {
-    let sites = [(HOST, Site::Static), ("127.0.0.2", Site::FORBIDDEN), ("Shop.localhost", Site::GONE)];
+    let sites =
+        [(HOST, Site::Static), ("127.0.0.2", Site::FORBIDDEN), ("Shop.localhost", Site::GONE)];
     let origin = Origin::start(sites).unwrap();
     assert_eq!(get_as(&origin, HOST, "/", "test").status, 200);
     assert_eq!(get_as(&origin, "127.0.0.2", "/", "test").status, 403);
     let mut stream = connect(&origin, HOST);
     send(&mut stream, &format!("SHOP.localhost:{}", origin.port()), "/", "test");
     assert_eq!(read_all(stream).unwrap().status, 410);
-    assert_eq!((origin.hits(HOST), origin.hits("127.0.0.2"), origin.hits("shop.localhost")), (1, 1, 1));
+    assert_eq!(
+        (origin.hits(HOST), origin.hits("127.0.0.2"), origin.hits("shop.localhost")),
+        (1, 1, 1)
+    );
     assert_eq!(origin.connections(IpAddr::from([127, 0, 0, 1])), 2);
     assert_eq!(origin.connections(IpAddr::from([127, 0, 0, 2])), 1);
     let hosts: Vec<String> = origin.requests().into_iter().map(|request| request.host).collect();
@@ -169,7 +186,9 @@ fn an_unknown_name_on_an_address_without_a_site_is_misdirected() {
 
 #[test]
 fn only_loopback_is_served_and_each_host_once() {
-    let refused = |sites: &[&str]| Origin::start(sites.iter().map(|host| (*host, Site::Static))).unwrap_err().kind();
+    let refused = |sites: &[&str]| {
+        Origin::start(sites.iter().map(|host| (*host, Site::Static))).unwrap_err().kind()
+    };
     assert_eq!(refused(&["10.0.0.1"]), io::ErrorKind::InvalidInput);
     assert_eq!(refused(&["0.0.0.0"]), io::ErrorKind::InvalidInput);
     assert_eq!(refused(&[HOST, HOST]), io::ErrorKind::InvalidInput);
@@ -194,8 +213,11 @@ fn a_dropped_origin_sends_no_responses() {
 fn a_connection_is_kept_alive() {
     let origin = one(Site::Empty);
     let mut stream = connect(&origin, HOST);
-    write!(stream, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        .unwrap();
+    write!(
+        stream,
+        "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut both = String::new();
     stream.read_to_string(&mut both).unwrap();
     assert_eq!(both.matches("HTTP/1.1 200 OK").count(), 2);
@@ -238,8 +260,12 @@ fn a_challenge_stops_plain_clients_and_admits_stealthy_ones() {
     assert_eq!(content.status, 200);
     assert!(visible_chars(&content.text()) > 1000);
 
-    let site =
-        Site::Captcha { challenge: Challenge::Cloudflare, status: 200, admits: None, behind: Box::new(Site::Static) };
+    let site = Site::Captcha {
+        challenge: Challenge::Cloudflare,
+        status: 200,
+        admits: None,
+        behind: Box::new(Site::Static),
+    };
     let page = get_as(&one(site), HOST, "/a", "stealth");
     assert_eq!((page.status, page.header("cf-mitigated")), (200, None));
     assert!(page.text().contains("window._cf_chl_opt"));
@@ -248,7 +274,12 @@ fn a_challenge_stops_plain_clients_and_admits_stealthy_ones() {
 #[test]
 fn every_challenge_prints_a_different_identifier_for_each_path() {
     for challenge in [Challenge::Cloudflare, Challenge::DataDome, Challenge::Unlisted] {
-        let origin = one(Site::Captcha { challenge, status: 403, admits: None, behind: Box::new(Site::Static) });
+        let origin = one(Site::Captcha {
+            challenge,
+            status: 403,
+            admits: None,
+            behind: Box::new(Site::Static),
+        });
         let (a, b) = (get(&origin, "/a").text(), get(&origin, "/b").text());
         assert!(!a.contains("{{") && a != b, "{challenge:?}");
     }
@@ -258,14 +289,16 @@ fn every_challenge_prints_a_different_identifier_for_each_path() {
 fn rate_limits_come_with_retry_after_and_after_the_free_requests() {
     let limited = get(&one(Site::rate_limited(120)), "/");
     assert_eq!((limited.status, limited.header("retry-after")), (429, Some("120")));
-    let origin = one(Site::RateLimited { retry_after: "Wed, 21 Oct 2065 07:28:00 GMT".to_owned(), free: 2 });
+    let origin =
+        one(Site::RateLimited { retry_after: "Wed, 21 Oct 2065 07:28:00 GMT".to_owned(), free: 2 });
     assert_eq!([(); 4].map(|()| get(&origin, "/").status), [200, 200, 429, 429]);
     assert_eq!(get(&origin, "/").header("retry-after"), Some("Wed, 21 Oct 2065 07:28:00 GMT"));
 }
 
 #[test]
 fn status_pages_have_their_status_and_little_text() {
-    let sites = [Site::FORBIDDEN, Site::NOT_FOUND, Site::GONE, Site::SERVER_ERROR, Site::Status(500)];
+    let sites =
+        [Site::FORBIDDEN, Site::NOT_FOUND, Site::GONE, Site::SERVER_ERROR, Site::Status(500)];
     for (site, status) in sites.into_iter().zip([403, 404, 410, 503, 500]) {
         let page = get(&one(site), "/");
         assert_eq!(page.status, status);
@@ -281,9 +314,13 @@ fn documents_have_their_own_types() {
     assert!(pdf.body.starts_with(b"%PDF-1.4") && pdf.body.ends_with(b"%%EOF\n"));
     let origin = one(Site::Static);
     assert_eq!(get(&origin, "/report.pdf?v=1").header("content-type"), Some("application/pdf"));
-    let json: serde_json::Value = serde_json::from_slice(&get(&origin, "/report.json").body).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_slice(&get(&origin, "/report.json").body).unwrap();
     assert!(json["title"].is_string());
-    assert_eq!(get(&origin, "/robots.txt").header("content-type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(
+        get(&origin, "/robots.txt").header("content-type"),
+        Some("text/plain; charset=utf-8")
+    );
 }
 
 #[test]
@@ -333,20 +370,27 @@ fn the_bomb_is_small_on_the_wire_and_more_than_a_gibibyte_unpacked() {
 #[test]
 fn codings_decode_to_the_page_that_is_sent_plain() {
     let plain = get(&one(Site::Static), "/a").body;
-    for (coding, name) in [(Coding::Gzip, "gzip"), (Coding::Deflate, "deflate"), (Coding::RawDeflate, "deflate")] {
+    for (coding, name) in
+        [(Coding::Gzip, "gzip"), (Coding::Deflate, "deflate"), (Coding::RawDeflate, "deflate")]
+    {
         let page = get(&one(Site::Compressed(coding)), "/a");
         assert_eq!(page.header("content-encoding"), Some(name));
         let wire = page.body.as_slice();
         let mut decoded = Vec::new();
         match coding {
             Coding::Gzip => flate2::read::GzDecoder::new(wire).read_to_end(&mut decoded).unwrap(),
-            Coding::Deflate => flate2::read::ZlibDecoder::new(wire).read_to_end(&mut decoded).unwrap(),
+            Coding::Deflate => {
+                flate2::read::ZlibDecoder::new(wire).read_to_end(&mut decoded).unwrap()
+            }
             _ => flate2::read::DeflateDecoder::new(wire).read_to_end(&mut decoded).unwrap(),
         };
         assert!(wire.len() < plain.len() && decoded == plain, "{coding:?}");
     }
     let zstd = get(&one(Site::Compressed(Coding::Zstd)), "/a");
-    assert_eq!((zstd.header("content-encoding"), &zstd.body[..4]), (Some("zstd"), &[0x28, 0xb5, 0x2f, 0xfd][..]));
+    assert_eq!(
+        (zstd.header("content-encoding"), &zstd.body[..4]),
+        (Some("zstd"), &[0x28, 0xb5, 0x2f, 0xfd][..])
+    );
     let brotli = get(&one(Site::Compressed(Coding::Brotli)), "/a");
     assert!(brotli.header("content-encoding") == Some("br") && brotli.body.len() < plain.len());
 }
@@ -394,7 +438,9 @@ fn foreign_pages_are_not_utf8_and_decode_as_declared() {
     assert!(page.body.windows(9).any(|window| window == b"shift_jis"));
     assert!(visible_chars(&encoding_rs::SHIFT_JIS.decode(&page.body).0) > 200);
     let page = get(&one(Site::NonUtf8(Charset::Utf16ByMark)), "/");
-    assert!(page.body.starts_with(&[0xff, 0xfe]) && page.header("content-type") == Some("text/html"));
+    assert!(
+        page.body.starts_with(&[0xff, 0xfe]) && page.header("content-type") == Some("text/html")
+    );
 }
 
 #[test]
@@ -496,25 +542,43 @@ fn files_are_served_but_nothing_outside_their_directory() {
     let moved = get(&origin, "/guide");
     assert_eq!((moved.status, moved.header("location")), (301, Some("/guide/")));
     let style = get(&origin, "/guide/a%20b.css");
-    assert_eq!((style.text().as_str(), style.header("content-type")), ("b{}", Some("text/css; charset=utf-8")));
-    for path in ["/none", "/../secret.txt", "/%2e%2e/secret.txt", "/guide/..%2f..%2fsecret.txt", "/%zz", "/a%00b"] {
+    assert_eq!(
+        (style.text().as_str(), style.header("content-type")),
+        ("b{}", Some("text/css; charset=utf-8"))
+    );
+    for path in [
+        "/none",
+        "/../secret.txt",
+        "/%2e%2e/secret.txt",
+        "/guide/..%2f..%2fsecret.txt",
+        "/%zz",
+        "/a%00b",
+    ] {
         assert_eq!(get(&origin, path).status, 404, "{path}");
     }
     #[cfg(unix)]
     {
-        std::os::unix::fs::symlink(folder.path().join("secret.txt"), root.join("link.txt")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("secret.txt"), root.join("link.txt"))
+            .unwrap();
         assert_eq!(get(&origin, "/link.txt").status, 404);
     }
 }
 
 static DETECTOR: LazyLock<Detector> = LazyLock::new(Detector::new);
 
-/// Returns the detector's verdict on the page at `path`, and the outcome of a plain fetcher's attempt.
+/// Returns the detector's verdict on the page at `path`, and the outcome of a plain fetcher's
+/// attempt.
 fn inspect(site: Site, path: &str) -> (Verdict, Result<(), ErrorKind>) {
     let page = get(&one(site), path);
-    let headers: Vec<Header> =
-        page.head.lines().skip(1).filter_map(|line| line.split_once(": ")).map(|(k, v)| Header::new(k, v)).collect();
-    let inspected = Page { status: page.status, headers: &headers, body: &page.body, ..Page::default() };
+    let headers: Vec<Header> = page
+        .head
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_once(": "))
+        .map(|(k, v)| Header::new(k, v))
+        .collect();
+    let inspected =
+        Page { status: page.status, headers: &headers, body: &page.body, ..Page::default() };
     let verdict = DETECTOR.inspect(&inspected, &mut Scratch::default());
     let counts = verdict.outcome(&inspected).counts_as(&FetcherSpec::by_name("direct_access"));
     (verdict, counts.map_err(|error| error.kind().unwrap_or_else(|| panic!("{error:?}"))))
@@ -558,21 +622,34 @@ fn the_detector_counts_a_bare_403_or_429_as_a_ban() {
     for site in [Site::FORBIDDEN, Site::rate_limited(5)] {
         let name = format!("{site:?}");
         let (verdict, outcome) = inspect(site, "/");
-        assert!(verdict.is_blocked && outcome.is_err_and(ErrorKind::is_banned), "{name}: {verdict:?}");
+        assert!(
+            verdict.is_blocked && outcome.is_err_and(ErrorKind::is_banned),
+            "{name}: {verdict:?}"
+        );
     }
 }
 
 #[test]
 fn the_detector_names_vendors_and_frameworks() {
-    assert_eq!(inspect(challenge(Challenge::Cloudflare, 403), "/").0.vendor.as_deref(), Some("cloudflare"));
-    assert_eq!(inspect(challenge(Challenge::Cloudflare, 200), "/").0.vendor.as_deref(), Some("cloudflare"));
-    assert_eq!(inspect(challenge(Challenge::DataDome, 200), "/").0.vendor.as_deref(), Some("datadome"));
+    assert_eq!(
+        inspect(challenge(Challenge::Cloudflare, 403), "/").0.vendor.as_deref(),
+        Some("cloudflare")
+    );
+    assert_eq!(
+        inspect(challenge(Challenge::Cloudflare, 200), "/").0.vendor.as_deref(),
+        Some("cloudflare")
+    );
+    assert_eq!(
+        inspect(challenge(Challenge::DataDome, 200), "/").0.vendor.as_deref(),
+        Some("datadome")
+    );
     assert_eq!(inspect(challenge(Challenge::Unlisted, 200), "/").0.vendor, None);
     let shell = inspect(Site::ReactShell, "/").0;
     assert!(shell.has_spa && shell.framework.as_deref() == Some("react"), "{shell:?}");
 }
 
-/// Connects to the site of `link` over TLS, and returns the stream and the protocol that the server chose.
+/// Connects to the site of `link` over TLS, and returns the stream and the protocol that the server
+/// chose.
 async fn connect_tls(
     link: &Url,
     authority_pem: &str,
@@ -581,14 +658,17 @@ async fn connect_tls(
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority_pem.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
     let mut config = config.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = offered.iter().map(|name| name.as_bytes().to_vec()).collect();
     let (host, port) = (link.host_str().unwrap().to_owned(), link.port().unwrap());
     let stream = tokio::net::TcpStream::connect((host.as_str(), port)).await.unwrap();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     let stream = connector.connect(ServerName::try_from(host).unwrap(), stream).await.unwrap();
-    let chosen = String::from_utf8(stream.get_ref().1.alpn_protocol().unwrap_or_default().to_vec()).unwrap();
+    let chosen =
+        String::from_utf8(stream.get_ref().1.alpn_protocol().unwrap_or_default().to_vec()).unwrap();
     (stream, chosen)
 }
 
@@ -603,18 +683,27 @@ async fn a_benchmark_over_https_speaks_http_2_and_http_1_1() {
     let (stream, chosen) = connect_tls(&link, pem, &["http/1.1", "h2"]).await;
     assert_eq!(chosen, "h2", "the server prefers HTTP/2");
     let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
     tokio::spawn(connection);
     let request = http::Request::get(link.as_str()).body(Empty::<Bytes>::new()).unwrap();
     let response = sender.send_request(request).await.unwrap();
-    assert_eq!((response.status(), response.version()), (http::StatusCode::OK, http::Version::HTTP_2));
+    assert_eq!(
+        (response.status(), response.version()),
+        (http::StatusCode::OK, http::Version::HTTP_2)
+    );
     let body = response.into_body().collect().await.unwrap().to_bytes();
     let title = Origin::title(link.host_str().unwrap(), link.path());
     assert!(String::from_utf8_lossy(&body).contains(&title));
 
     let (mut stream, chosen) = connect_tls(&link, pem, &["http/1.1"]).await;
     assert_eq!(chosen, "http/1.1");
-    let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", link.path(), link.authority());
+    let request = format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        link.path(),
+        link.authority()
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     // The server closes without an end of TLS.

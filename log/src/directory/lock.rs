@@ -2,7 +2,8 @@
 //!
 //! Owns: acquisition, with retries while another process is ending.
 //!
-//! Invariant: a lock file is never deleted, so two holders can never lock two different files of one name.
+//! Invariant: a lock file is never deleted, so two holders can never lock two different files of
+//! one name.
 //!
 //! Must not know: the work under the lock.
 

@@ -86,7 +86,12 @@ impl SegmentsManifest {
     pub(crate) fn encode(&self) -> [u8; LEN] {
         let mut out = [0; LEN];
         let mut w = start(&mut out, 1, &self.store, self.generation);
-        w.u64(self.epoch).u32(self.number).u32(0).u64(self.first_seq).u64(self.durable_off).u64(self.durable_seq);
+        w.u64(self.epoch)
+            .u32(self.number)
+            .u32(0)
+            .u64(self.first_seq)
+            .u64(self.durable_off)
+            .u64(self.durable_seq);
         seal_bytes(&mut out);
         out
     }
@@ -120,7 +125,8 @@ impl SnapshotManifest {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
         let (mut r, store, generation) = check(bytes, 2)?;
         let floor_seq = r.u64();
-        let mut snapshot = || SnapshotRef { covers_seq: r.u64(), len: r.u64(), hash: r.bytes16(), generation: 0 };
+        let mut snapshot =
+            || SnapshotRef { covers_seq: r.u64(), len: r.u64(), hash: r.bytes16(), generation: 0 };
         let named = [snapshot(), snapshot()];
         let [current, previous] = named.map(|snapshot| {
             let snapshot = SnapshotRef { generation: r.u32(), ..snapshot };
@@ -130,9 +136,19 @@ impl SnapshotManifest {
     }
 }
 
-fn start<'a>(out: &'a mut [u8; LEN], kind: u32, store: &[u8; 16], generation: u64) -> FieldWriter<'a> {
+fn start<'a>(
+    out: &'a mut [u8; LEN],
+    kind: u32,
+    store: &[u8; 16],
+    generation: u64,
+) -> FieldWriter<'a> {
     let mut w = FieldWriter { bytes: out, at: 0 };
-    w.put(&MAGIC).put(&MAJOR.to_le_bytes()).put(&MINOR.to_le_bytes()).u32(kind).put(store).u64(generation);
+    w.put(&MAGIC)
+        .put(&MAJOR.to_le_bytes())
+        .put(&MINOR.to_le_bytes())
+        .u32(kind)
+        .put(store)
+        .u64(generation);
     w
 }
 
@@ -168,7 +184,14 @@ pub(crate) fn read_small(fs: &dyn Fs, path: &Path) -> Result<Option<Vec<u8>>, Er
     Ok(Some(bytes))
 }
 
-/// Publishes a small file under `name`. On success it is durable; on an error the old one may still be valid.
-pub(crate) fn publish(fs: &dyn Fs, dir: &Path, name: &str, bytes: &[u8], sites: [SyncSite; 2]) -> Result<(), Error> {
+/// Publishes a small file under `name`. On success it is durable; on an error the old one may still
+/// be valid.
+pub(crate) fn publish(
+    fs: &dyn Fs,
+    dir: &Path,
+    name: &str,
+    bytes: &[u8],
+    sites: [SyncSite; 2],
+) -> Result<(), Error> {
     fs::publish(fs, dir, name, bytes, sites).map_err(|e| Error::io("write", &dir.join(name), e))
 }

@@ -13,7 +13,8 @@ use crate::fs::Fs;
 const RESERVE: &str = "RESERVE";
 const LEN: u64 = 256 << 10;
 
-/// Allocates the space unless it is allocated already. If the system cannot allocate space, there is no reserve.
+/// Allocates the space unless it is allocated already. If the system cannot allocate space, there
+/// is no reserve.
 pub(crate) fn keep(fs: &dyn Fs, dir: &Path) {
     let path = dir.join(RESERVE);
     if let Ok(file) = fs.create_new(&path)

@@ -14,7 +14,8 @@ impl AlignedBuf {
     /// That many zeros.
     pub fn zeroed(len: usize) -> Self {
         let bytes = vec![0; len + 15];
-        // The heap block does not move when the Vec does, so the offset stays right; the Vec is never grown.
+        // The heap block does not move when the Vec does, so the offset stays right; the Vec is
+        // never grown.
         let start = bytes.as_ptr().align_offset(16).min(15);
         Self { bytes, start, len }
     }

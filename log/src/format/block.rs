@@ -2,8 +2,8 @@
 //!
 //! Owns: the head of a block, its gaps in the sequence numbers, the compression of its cold part.
 //!
-//! Invariants: decoding never panics; a part is never longer than its head says; a head that contradicts its payload is
-//! refused.
+//! Invariants: decoding never panics; a part is never longer than its head says; a head that
+//! contradicts its payload is refused.
 //!
 //! Must not know: what the hot and the cold part mean; the application's [`BlockFormat`] does.
 
@@ -16,8 +16,8 @@ use super::record::{MAX_PAYLOAD_LEN, RecordRef, Records, put_record};
 
 /// Length of a block's head.
 const BLOCK_HEAD_LEN: usize = 32;
-/// A block is cut when it has this many records, or this many bytes before they are packed. So an unpacked block is not
-/// larger than a batch of a replay.
+/// A block is cut when it has this many records, or this many bytes before they are packed. So an
+/// unpacked block is not larger than a batch of a replay.
 pub(crate) const BLOCK_RECORDS: usize = 1024;
 /// See [`BLOCK_RECORDS`].
 pub(crate) const BLOCK_BYTES: usize = 512 << 10;
@@ -32,19 +32,25 @@ const PACK_TRIES: usize = 2;
 
 /// The layout in which an application packs its records into blocks.
 ///
-/// A block has two parts: *hot* bytes, which start at an address divisible by 16 and are read in place, and *cold*
-/// bytes, which the log compresses.
+/// A block has two parts: *hot* bytes, which start at an address divisible by 16 and are read in
+/// place, and *cold* bytes, which the log compresses.
 pub trait BlockFormat: Debug + Send + Sync {
-    /// Packs records, in order. Those at the places `whole`, counted from 0, came back different from an earlier try and
-    /// must be stored as they are. `None` if the records cannot be packed; they stay records then.
+    /// Packs records, in order. Those at the places `whole`, counted from 0, came back different
+    /// from an earlier try and must be stored as they are. `None` if the records cannot be packed;
+    /// they stay records then.
     fn pack(&self, records: &[RecordRef<'_>], whole: &[usize]) -> Option<PackedBlock>;
 
-    /// Calls `f` with the records of a block, in order and equal in every byte to those that were packed.
+    /// Calls `f` with the records of a block, in order and equal in every byte to those that were
+    /// packed.
     ///
     /// # Errors
     ///
     /// [`UnpackError`].
-    fn unpack(&self, block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), UnpackError>;
+    fn unpack(
+        &self,
+        block: &Block<'_>,
+        f: &mut dyn FnMut(RecordRef<'_>),
+    ) -> Result<(), UnpackError>;
 }
 
 /// The two parts of a block, as an application has packed them.
@@ -89,7 +95,12 @@ impl OwnedBlock {
 
     /// Its two parts.
     pub fn as_block(&self) -> Block<'_> {
-        Block { schema: self.schema, records: self.records, hot: self.hot.bytes(), cold: &self.cold }
+        Block {
+            schema: self.schema,
+            records: self.records,
+            hot: self.hot.bytes(),
+            cold: &self.cold,
+        }
     }
 }
 
@@ -118,7 +129,8 @@ pub struct BlockHead {
 }
 
 impl BlockHead {
-    /// Reads the head of a block whose frame spans `span` sequence numbers; `None` if it contradicts the payload.
+    /// Reads the head of a block whose frame spans `span` sequence numbers; `None` if it
+    /// contradicts the payload.
     pub fn decode(payload: &[u8], span: u32) -> Option<Self> {
         let mut r = FieldReader { bytes: payload.get(..BLOCK_HEAD_LEN)?, at: 0 };
         let head = Self {
@@ -132,7 +144,9 @@ impl BlockHead {
             unpacked_len: r.u32(),
         };
         let parts = [head.cold_at() as u64, u64::from(head.cold_len), u64::from(head.gaps_len)];
-        let limits = [head.cold_raw_len, head.unpacked_len].iter().all(|&len| len as usize <= MAX_PAYLOAD_LEN);
+        let limits = [head.cold_raw_len, head.unpacked_len]
+            .iter()
+            .all(|&len| len as usize <= MAX_PAYLOAD_LEN);
         let records = head.records as usize;
         let fits = parts.iter().sum::<u64>() == payload.len() as u64
             && limits
@@ -158,13 +172,15 @@ impl BlockHead {
 
     /// The cold part, decompressed.
     fn cold<'a>(&self, payload: &'a [u8]) -> Result<Cow<'a, [u8]>, UnpackError> {
-        let stored = payload.get(self.cold_at()..).and_then(|rest| rest.get(..self.cold_len as usize));
+        let stored =
+            payload.get(self.cold_at()..).and_then(|rest| rest.get(..self.cold_len as usize));
         let stored = stored.ok_or(UnpackError::Bad)?;
         let cold = match self.codec {
             CODEC_NONE => Cow::Borrowed(stored),
             CODEC_LZ4 => {
                 let mut raw = vec![0; self.cold_raw_len as usize];
-                let len = lz4_flex::block::decompress_into(stored, &mut raw).map_err(|_| UnpackError::Bad)?;
+                let len = lz4_flex::block::decompress_into(stored, &mut raw)
+                    .map_err(|_| UnpackError::Bad)?;
                 raw.truncate(len);
                 Cow::Owned(raw)
             }
@@ -181,19 +197,28 @@ impl BlockHead {
         f: &mut dyn FnMut(RecordRef<'_>),
     ) -> Result<(), UnpackError> {
         let (hot, cold) = (self.hot(payload)?, self.cold(payload)?);
-        format.unpack(&Block { schema: self.schema, records: self.records as usize, hot, cold: &cold }, f)
+        format.unpack(
+            &Block { schema: self.schema, records: self.records as usize, hot, cold: &cold },
+            f,
+        )
     }
 
     /// Takes the block out of a payload that the head fits.
     pub fn take(&self, payload: &[u8]) -> Result<OwnedBlock, UnpackError> {
         let (hot, cold) = (self.hot(payload)?, self.cold(payload)?);
         let hot = AlignedBuf::copy_of(hot);
-        Ok(OwnedBlock { schema: self.schema, records: self.records as usize, hot, cold: cold.into_owned() })
+        Ok(OwnedBlock {
+            schema: self.schema,
+            records: self.records as usize,
+            hot,
+            cold: cold.into_owned(),
+        })
     }
 }
 
-/// Returns the payload of a block with these records, which are the payload of a frame of records; `seqs` are their
-/// numbers. `None` if they cannot be packed, would not come back equal, or need no less space.
+/// Returns the payload of a block with these records, which are the payload of a frame of records;
+/// `seqs` are their numbers. `None` if they cannot be packed, would not come back equal, or need no
+/// less space.
 pub fn pack_block(format: &dyn BlockFormat, unpacked: &[u8], seqs: &[u64]) -> Option<Vec<u8>> {
     let records: Vec<RecordRef<'_>> = Records::new(unpacked).collect();
     if records.len() != seqs.len() {
@@ -212,7 +237,8 @@ pub fn pack_block(format: &dyn BlockFormat, unpacked: &[u8], seqs: &[u64]) -> Op
     None
 }
 
-/// Returns the places of the records that a reader of the block would get different; `None` if it would refuse the block.
+/// Returns the places of the records that a reader of the block would get different; `None` if it
+/// would refuse the block.
 fn different_records(
     format: &dyn BlockFormat,
     payload: &[u8],

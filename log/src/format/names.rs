@@ -2,7 +2,8 @@
 //!
 //! Owns: formatting and parsing of names.
 //!
-//! Invariant: a formatted name parses to the same numbers; any other spelling is not a name of the log.
+//! Invariant: a formatted name parses to the same numbers; any other spelling is not a name of the
+//! log.
 //!
 //! Must not know: which files exist.
 
@@ -30,7 +31,8 @@ pub(crate) fn parse_snapshot_name(name: &str) -> Option<(u64, u32)> {
 
 /// Parses a number of exactly `digits` lower-case hex digits.
 fn hex(text: &str, digits: usize) -> Option<u64> {
-    let is_hex = text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let is_hex =
+        text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     if is_hex { u64::from_str_radix(text, 16).ok() } else { None }
 }
 
@@ -44,12 +46,19 @@ mod tests {
             assert_eq!(parse_segment_name(&segment_name(a, b)), Some((a, b)));
             assert_eq!(parse_snapshot_name(&snapshot_name(b, a)), Some((b, a)));
         }
-        for other in
-            ["seg-0000000A-000000000000000a.fwl", "seg-+0000001-0000000000000001.fwl", "seg-1-1.fwl", "seg-.fwl"]
-        {
+        for other in [
+            "seg-0000000A-000000000000000a.fwl",
+            "seg-+0000001-0000000000000001.fwl",
+            "seg-1-1.fwl",
+            "seg-.fwl",
+        ] {
             assert_eq!(parse_segment_name(other), None, "{other}");
         }
-        for other in ["snap-000000000000000A-00000001.fws", "snap-000000000000000a-+0000001.fws", "snap-a-1.fws"] {
+        for other in [
+            "snap-000000000000000A-00000001.fws",
+            "snap-000000000000000a-+0000001.fws",
+            "snap-a-1.fws",
+        ] {
             assert_eq!(parse_snapshot_name(other), None, "{other}");
         }
     }

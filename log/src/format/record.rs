@@ -24,8 +24,9 @@ pub struct RecordRef<'a> {
     pub schema: u16,
     /// Records with one key keep their order in a parallel replay.
     pub key_hash: u64,
-    /// The record's own bytes. Delivered by a [`Reader`](crate::Reader) they start at an address divisible by 8 (not
-    /// always by 16), so types with an alignment of up to 8 can be read in place; others must be copied first.
+    /// The record's own bytes. Delivered by a [`Reader`](crate::Reader) they start at an address
+    /// divisible by 8 (not always by 16), so types with an alignment of up to 8 can be read in
+    /// place; others must be copied first.
     pub payload: &'a [u8],
 }
 
@@ -59,7 +60,8 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Iterates over a payload that [`count_records`] accepted; in any other payload, up to the first invalid record.
+    /// Iterates over a payload that [`count_records`] accepted; in any other payload, up to the
+    /// first invalid record.
     pub fn new(payload: &'a [u8]) -> Self {
         Self { rest: payload }
     }

@@ -1,4 +1,5 @@
-//! The bytes of segments: header pages, frames, seals and digests, as specified in FORMAT.md sections 2.1, 2.2 and 3.
+//! The bytes of segments: header pages, frames, seals and digests, as specified in FORMAT.md
+//! sections 2.1, 2.2 and 3.
 //!
 //! Owns: encoding and decoding, as pure functions of bytes.
 //!
@@ -151,7 +152,11 @@ impl SegmentHeader {
         w.u32(HEADER_LEN as u32).put(&self.store).u32(self.number).u32(self.stands_to);
         w.u64(self.first_seq).u64(self.epoch).u64(self.nonce).put(&self.created_ms.to_le_bytes());
         w.u32(self.prev_number).u32(0).link(&self.prev);
-        w.put(&self.fingerprint).u64(self.compat).u64(self.incompat).u64(self.born_len).link(&self.alias);
+        w.put(&self.fingerprint)
+            .u64(self.compat)
+            .u64(self.incompat)
+            .u64(self.born_len)
+            .link(&self.alias);
         seal_bytes(&mut block);
         block
     }
@@ -261,7 +266,11 @@ impl FrameHeader {
             FrameKind::Block => 4,
         };
         let mut w = FieldWriter { bytes: &mut out, at: 8 };
-        w.u32(self.payload_len).u32(self.pcrc).u64(self.first_seq).u64(self.durable_off).u32(self.count);
+        w.u32(self.payload_len)
+            .u32(self.pcrc)
+            .u64(self.first_seq)
+            .u64(self.durable_off)
+            .u32(self.count);
         w.put(&kind.to_le_bytes()).put(&[0; 2]).put(&self.max_time.to_le_bytes());
         out[..4].copy_from_slice(&FRAME_MAGIC);
         let crc = header_crc(nonce, offset, &out);
@@ -294,11 +303,17 @@ impl FrameHeader {
         let flags = r.u16();
         let max_time = r.i64();
         let len_ok = match kind {
-            FrameKind::Records | FrameKind::Block => payload_len as usize <= MAX_PAYLOAD_LEN && count > 0,
+            FrameKind::Records | FrameKind::Block => {
+                payload_len as usize <= MAX_PAYLOAD_LEN && count > 0
+            }
             FrameKind::Marker => payload_len == 0 && count == 0,
             FrameKind::Seal => payload_len as usize == SEAL_LEN && count == 0,
         };
-        let ok = len_ok && flags == 0 && durable_off <= offset && first_seq > 0 && first_seq < u64::MAX / 2;
+        let ok = len_ok
+            && flags == 0
+            && durable_off <= offset
+            && first_seq > 0
+            && first_seq < u64::MAX / 2;
         ok.then_some(Self { payload_len, pcrc, first_seq, durable_off, count, kind, max_time })
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Owns: the calls into `std::fs` and `rustix`.
 //!
-//! Invariant: one call here is one system call, so that the layer above sees short writes and interruptions as they
-//! are.
+//! Invariant: one call here is one system call, so that the layer above sees short writes and
+//! interruptions as they are.
 //!
 //! Must not know: what the bytes mean.
 
@@ -57,7 +57,9 @@ impl Fs for RealFs {
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn FsFile>> {
-        Ok(Box::new(RealFile(OpenOptions::new().read(true).write(true).create_new(true).open(path)?)))
+        Ok(Box::new(RealFile(
+            OpenOptions::new().read(true).write(true).create_new(true).open(path)?,
+        )))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -74,7 +76,8 @@ impl Fs for RealFs {
     }
 
     fn try_lock(&self, path: &Path, holder: &str) -> io::Result<LockAttempt> {
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Ok(()) => {
                 // The text is only for people to read. On a full disk the lock is held without it.
@@ -92,7 +95,8 @@ impl Fs for RealFs {
 
     fn random(&self) -> u64 {
         getrandom::u64().unwrap_or_else(|_| {
-            // There is no entropy source. The format needs unique numbers; time, process and thread provide them.
+            // There is no entropy source. The format needs unique numbers; time, process and thread
+            // provide them.
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
             let salt = (now, std::process::id(), std::thread::current().id());
             std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), salt)
@@ -121,7 +125,9 @@ fn write_holder(file: &mut File, holder: &str) -> io::Result<()> {
 fn is_file_at(file: &File, path: &Path) -> io::Result<bool> {
     let found = match std::fs::metadata(path) {
         Ok(found) => found,
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(false),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(false);
+        }
         Err(e) => return Err(e),
     };
     #[cfg(unix)]
@@ -169,7 +175,9 @@ impl FsFile for RealFile {
         match rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), offset, len) {
             Ok(()) => Ok(()),
             // Some file systems without this call (ZFS, older FUSE ones) return EINVAL.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Err(io::ErrorKind::Unsupported.into()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
             Err(e) => Err(e.into()),
         }
     }

@@ -1,9 +1,11 @@
-//! A simulated file system that loses, tears and reorders writes and fails, like a bad disk under a power cut.
+//! A simulated file system that loses, tears and reorders writes and fails, like a bad disk under a
+//! power cut.
 //!
 //! Owns: the effect of each call on the readable state and on the state after a crash.
 //!
-//! Invariants: only a sync makes anything durable; after a failed sync the data looks fine and never becomes durable;
-//! one call here is one call of [`Fs`] or [`FsFile`], so a crash or an error can be put at each.
+//! Invariants: only a sync makes anything durable; after a failed sync the data looks fine and
+//! never becomes durable; one call here is one call of [`Fs`] or [`FsFile`], so a crash or an error
+//! can be put at each.
 //!
 //! Must not know: what the bytes mean.
 
@@ -26,7 +28,10 @@ pub struct SimFs {
 impl std::fmt::Debug for SimFs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let world = self.world();
-        f.debug_struct("SimFs").field("names", &world.names.keys()).field("calls", &world.calls).finish()
+        f.debug_struct("SimFs")
+            .field("names", &world.names.keys())
+            .field("calls", &world.calls)
+            .finish()
     }
 }
 
@@ -66,7 +71,8 @@ pub enum Survival {
     None,
     /// The changes up to some moment, the last write perhaps torn.
     Prefix,
-    /// Any sectors and any directory changes, in no order; missing parts of a longer file read as zeros.
+    /// Any sectors and any directory changes, in no order; missing parts of a longer file read as
+    /// zeros.
     AnyZeros,
     /// As `AnyZeros`, but missing sectors hold garbage.
     AnyGarbage,
@@ -74,7 +80,8 @@ pub enum Survival {
 
 impl Survival {
     /// Every kind.
-    pub const ALL: [Self; 5] = [Self::All, Self::None, Self::Prefix, Self::AnyZeros, Self::AnyGarbage];
+    pub const ALL: [Self; 5] =
+        [Self::All, Self::None, Self::Prefix, Self::AnyZeros, Self::AnyGarbage];
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +91,8 @@ struct World {
     durable_names: BTreeMap<PathBuf, usize>,
     name_ops: Vec<NameOp>,
     dirs: BTreeSet<PathBuf>,
-    /// Directories that a power loss removes, because their parent was not synced since they were made.
+    /// Directories that a power loss removes, because their parent was not synced since they were
+    /// made.
     volatile_dirs: BTreeSet<PathBuf>,
     /// The held locks, each with a unique number.
     locks: BTreeMap<PathBuf, (u64, String)>,
@@ -237,13 +245,18 @@ impl SimFs {
         let is_volatile = |path: &Path| world.volatile_dirs.iter().any(|dir| path.starts_with(dir));
         let is_lost = |path: &Path| survival != Survival::All && is_volatile(path);
         let dirs = world.dirs.iter().filter(|dir| !is_lost(dir)).cloned().collect();
-        let mut after = World { dirs, random: rng.draw(), now_ms: world.now_ms, ..World::default() };
+        let mut after =
+            World { dirs, random: rng.draw(), now_ms: world.now_ms, ..World::default() };
         for (path, inode) in names.into_iter().filter(|(path, _)| !is_lost(path)) {
             let Some(inode) = world.inodes.get(inode) else { continue };
             let content = inode.crashed(survival, rng);
             after.names.insert(path.clone(), after.inodes.len());
             after.durable_names.insert(path, after.inodes.len());
-            after.inodes.push(Inode { live: content.clone(), durable: content, pending: Vec::new() });
+            after.inodes.push(Inode {
+                live: content.clone(),
+                durable: content,
+                pending: Vec::new(),
+            });
         }
         Self { world: Arc::new(Mutex::new(after)) }
     }
@@ -260,7 +273,8 @@ impl SimFs {
         let mut world = self.world();
         let new = Inode { live: content.clone(), durable: content, pending: Vec::new() };
         if let Some(id) = world.names.get(path).copied().filter(|id| *id < world.inodes.len()) {
-            // The inode is reused, because tests try millions of changed files in one simulated world.
+            // The inode is reused, because tests try millions of changed files in one simulated
+            // world.
             world.durable_names.insert(path.to_owned(), id);
             world.inodes[id] = new;
             return;
@@ -278,8 +292,8 @@ impl SimFs {
         world.durable_names.remove(path);
     }
 
-    /// Deletes a directory with its content durably, without the log's knowledge. Open files stay open, but no path
-    /// refers to them.
+    /// Deletes a directory with its content durably, without the log's knowledge. Open files stay
+    /// open, but no path refers to them.
     pub fn lose_dir(&self, dir: &Path) {
         let mut world = self.world();
         world.names.retain(|path, _| !path.starts_with(dir));
@@ -318,7 +332,9 @@ impl World {
             return Err(io::Error::other("the machine is off"));
         }
         match self.faults.get(&call) {
-            None if self.disk == Disk::Failing && needs_space => Err(io::Error::from_raw_os_error(5)),
+            None if self.disk == Disk::Failing && needs_space => {
+                Err(io::Error::from_raw_os_error(5))
+            }
             None => Ok(false),
             Some(Fault::Eio) => Err(io::Error::from_raw_os_error(5)),
             Some(Fault::Enospc) if needs_space => Err(io::ErrorKind::StorageFull.into()),
@@ -364,7 +380,10 @@ impl World {
             Survival::Prefix => rng.below(self.name_ops.len() as u64 + 1) as usize,
             Survival::AnyZeros | Survival::AnyGarbage => {
                 let chance = [10, 50, 90][rng.below(3) as usize];
-                self.name_ops.iter().filter(|_| rng.percent(chance)).for_each(|op| op.apply(&mut names));
+                self.name_ops
+                    .iter()
+                    .filter(|_| rng.percent(chance))
+                    .for_each(|op| op.apply(&mut names));
                 return names;
             }
         };
@@ -390,7 +409,13 @@ impl Inode {
             Survival::AnyZeros | Survival::AnyGarbage => {
                 let chance = [10, 50, 90][rng.below(3) as usize];
                 for op in &self.pending {
-                    self.apply_some(op, chance, survival == Survival::AnyGarbage, &mut content, rng);
+                    self.apply_some(
+                        op,
+                        chance,
+                        survival == Survival::AnyGarbage,
+                        &mut content,
+                        rng,
+                    );
                 }
             }
         }
@@ -398,7 +423,14 @@ impl Inode {
     }
 
     /// Applies any sectors of a write; the length may come through without the content.
-    fn apply_some(&self, op: &DataOp, chance: u64, garbage: bool, content: &mut Vec<u8>, rng: &mut Rng) {
+    fn apply_some(
+        &self,
+        op: &DataOp,
+        chance: u64,
+        garbage: bool,
+        content: &mut Vec<u8>,
+        rng: &mut Rng,
+    ) {
         let DataOp::Write(offset, bytes) = op else {
             if rng.percent(chance) {
                 op.apply(content);
@@ -537,7 +569,9 @@ impl Fs for SimFs {
                 world.name_ops.push(op);
             } else if result.is_ok() {
                 op.apply(&mut world.durable_names);
-            } else if world.off || result.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::Interrupted) {
+            } else if world.off
+                || result.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::Interrupted)
+            {
                 world.name_ops.push(op);
             }
         }

@@ -1,10 +1,10 @@
 //! The interface to the system: files, names, syncs, locks, the clock and random numbers.
 //!
-//! Owns: the [`Fs`] and [`FsFile`] traits, the loops over short reads and writes, and the order of calls that makes a small
-//! file or a directory durable.
+//! Owns: the [`Fs`] and [`FsFile`] traits, the loops over short reads and writes, and the order of
+//! calls that makes a small file or a directory durable.
 //!
-//! Invariant: nothing else in the crate touches `std::fs`, so that a simulated file system can stand in and lose power
-//! at any call.
+//! Invariant: nothing else in the crate touches `std::fs`, so that a simulated file system can
+//! stand in and lose power at any call.
 //!
 //! Must not know: what the bytes mean.
 
@@ -29,7 +29,8 @@ pub trait Fs: Send + Sync + Debug {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path, site: SyncSite) -> io::Result<()>;
-    /// Tries to take the exclusive lock on `path`, creating the file if it does not exist, and writes `holder` into it.
+    /// Tries to take the exclusive lock on `path`, creating the file if it does not exist, and
+    /// writes `holder` into it.
     fn try_lock(&self, path: &Path, holder: &str) -> io::Result<LockAttempt>;
     /// Returns an unpredictable random number.
     fn random(&self) -> u64;
@@ -48,16 +49,19 @@ pub trait FsFile: Send + Sync + Debug {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
     /// Makes content and length durable.
     fn sync(&self, site: SyncSite) -> io::Result<()>;
-    /// Allocates disk space for a range, growing the file with zeros. `Unsupported` if the system cannot.
+    /// Allocates disk space for a range, growing the file with zeros. `Unsupported` if the system
+    /// cannot.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Sets the length.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// The length.
     fn len(&self) -> io::Result<u64>;
-    /// Asks the system to drop cached content, so that the next read comes from the disk. Best effort.
+    /// Asks the system to drop cached content, so that the next read comes from the disk. Best
+    /// effort.
     fn drop_cache(&self);
-    /// Returns whether `path` still refers to this file; false if the file or its directory was deleted, moved or
-    /// replaced. A file system that no other program can change need not implement it.
+    /// Returns whether `path` still refers to this file; false if the file or its directory was
+    /// deleted, moved or replaced. A file system that no other program can change need not
+    /// implement it.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let _ = path;
         Ok(true)
@@ -82,8 +86,8 @@ pub trait LockGuard: Debug {
     }
 }
 
-/// The site of a sync call. The fault suite disables each site in turn and expects a test to fail, which proves that
-/// each is needed.
+/// The site of a sync call. The fault suite disables each site in turn and expects a test to fail,
+/// which proves that each is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SyncSite {
@@ -113,7 +117,8 @@ pub enum SyncSite {
     SnapshotManifestDir,
     /// A rewritten segment before it gets its name.
     Rewrite,
-    /// The directory, after a rewritten segment got its name and before what it replaces is unlinked.
+    /// The directory, after a rewritten segment got its name and before what it replaces is
+    /// unlinked.
     RewriteDir,
     /// The directory, after segments were unlinked.
     UnlinkDir,
@@ -203,8 +208,8 @@ pub fn read_full_at(file: &dyn FsFile, buf: &mut [u8], offset: u64) -> io::Resul
     Ok(done)
 }
 
-/// Syncs, continuing after interruptions. Any other error is final: a second attempt may succeed although the data is
-/// gone.
+/// Syncs, continuing after interruptions. Any other error is final: a second attempt may succeed
+/// although the data is gone.
 pub fn sync(file: &dyn FsFile, site: SyncSite) -> io::Result<()> {
     loop {
         match file.sync(site) {
@@ -214,9 +219,15 @@ pub fn sync(file: &dyn FsFile, site: SyncSite) -> io::Result<()> {
     }
 }
 
-/// Publishes a small file under `name`: write, sync, rename, sync of the directory. On success it is durable; on an error
-/// the old one may still be valid.
-pub fn publish(fs: &dyn Fs, dir: &Path, name: &str, bytes: &[u8], sites: [SyncSite; 2]) -> io::Result<()> {
+/// Publishes a small file under `name`: write, sync, rename, sync of the directory. On success it
+/// is durable; on an error the old one may still be valid.
+pub fn publish(
+    fs: &dyn Fs,
+    dir: &Path,
+    name: &str,
+    bytes: &[u8],
+    sites: [SyncSite; 2],
+) -> io::Result<()> {
     let tmp = dir.join(format!("tmp-{name}"));
     let published = (|| {
         let _ = fs.remove(&tmp);
@@ -232,9 +243,9 @@ pub fn publish(fs: &dyn Fs, dir: &Path, name: &str, bytes: &[u8], sites: [SyncSi
     })
 }
 
-/// Makes a store's directory unless it exists, and syncs the parent of each directory that it makes. Without that, a power
-/// loss could remove a new store with all that is durable in it. `is_used` tells the names of a store that is not new. The
-/// error comes with what failed.
+/// Makes a store's directory unless it exists, and syncs the parent of each directory that it
+/// makes. Without that, a power loss could remove a new store with all that is durable in it.
+/// `is_used` tells the names of a store that is not new. The error comes with what failed.
 pub fn create_dir_durably<'a>(
     fs: &dyn Fs,
     dir: &'a Path,
@@ -242,7 +253,8 @@ pub fn create_dir_durably<'a>(
 ) -> Result<(), (&'static str, &'a Path, io::Error)> {
     let is_missing = |dir: &Path| fs.list(dir).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
     let is_named = |dir: &&Path| !dir.as_os_str().is_empty();
-    let mut made: Vec<&Path> = dir.ancestors().take_while(is_named).take_while(|dir| is_missing(dir)).collect();
+    let mut made: Vec<&Path> =
+        dir.ancestors().take_while(is_named).take_while(|dir| is_missing(dir)).collect();
     fs.create_dir_all(dir).map_err(|e| ("create", dir, e))?;
     let names = fs.list(dir).map_err(|e| ("read", dir, e))?;
     if made.is_empty() && !names.iter().any(|name| is_used(name)) {
@@ -250,7 +262,8 @@ pub fn create_dir_durably<'a>(
         made.push(dir);
     }
     for made in made {
-        let parent = made.parent().map(|parent| if is_named(&parent) { parent } else { Path::new(".") });
+        let parent =
+            made.parent().map(|parent| if is_named(&parent) { parent } else { Path::new(".") });
         match parent.map_or(Ok(()), |parent| fs.sync_dir(parent, SyncSite::LogDirParent)) {
             // A process that may not read the parent cannot sync it.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}

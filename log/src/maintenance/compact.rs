@@ -2,9 +2,10 @@
 //!
 //! Owns: which segments are rewritten, merged or unlinked.
 //!
-//! Invariants: the last segment, which a writer may be using, is never touched. No record above the floor is dropped.
-//! The floor is durable before any record below it goes, and a replacement is durable before the replaced files go. So
-//! after a crash at any point, the log opens and is complete.
+//! Invariants: the last segment, which a writer may be using, is never touched. No record above the
+//! floor is dropped. The floor is durable before any record below it goes, and a replacement is
+//! durable before the replaced files go. So after a crash at any point, the log opens and is
+//! complete.
 //!
 //! Must not know: what a record means; the caller decides which records stay.
 
@@ -17,7 +18,9 @@ use crate::directory::lock::{Guard, LOCK, MAINT_LOCK, acquire};
 use crate::directory::manifest::SnapshotManifest;
 use crate::directory::reserve;
 use crate::error::{Damage, Error};
-use crate::format::{BLOCK_BYTES, BLOCK_RECORDS, BlockFormat, FrameKind, Link, RecordRef, TIME_UNKNOWN, record_len};
+use crate::format::{
+    BLOCK_BYTES, BLOCK_RECORDS, BlockFormat, FrameKind, Link, RecordRef, TIME_UNKNOWN, record_len,
+};
 use crate::fs::{Fs, RealFs, SyncSite};
 use crate::maintenance::rewrite::{Builder, Identity};
 use crate::maintenance::snapshot::{await_durable, publish_manifest, write_snapshot};
@@ -33,8 +36,8 @@ use crate::read::unpack::{FrameRecords, Unpacker};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompactOptions {
-    /// The last sequence number whose record may be dropped. The older of the two snapshots is a bound too: both must
-    /// contain the evidence of a dropped record.
+    /// The last sequence number whose record may be dropped. The older of the two snapshots is a
+    /// bound too: both must contain the evidence of a dropped record.
     pub floor_seq: u64,
     /// Neighbouring segments smaller than this are merged.
     pub small_bytes: u64,
@@ -42,8 +45,8 @@ pub struct CompactOptions {
     pub segment_bytes: u64,
     /// The current time, ms.
     pub now_ms: i64,
-    /// Refuses to compact if the newest record is older than this, because the clock has probably jumped. `None`
-    /// disables the check.
+    /// Refuses to compact if the newest record is older than this, because the clock has probably
+    /// jumped. `None` disables the check.
     pub max_jump: Option<Duration>,
     /// Only report what would be done.
     pub dry_run: bool,
@@ -53,8 +56,8 @@ pub struct CompactOptions {
     pub suppose_sealed: bool,
     /// The layout of packed records. With it, packed segments can be read.
     pub blocks: Option<&'static dyn BlockFormat>,
-    /// With a layout, segments that maintenance has not packed yet are rewritten so. Otherwise they hold records, and only
-    /// those that are packed stay so.
+    /// With a layout, segments that maintenance has not packed yet are rewritten so. Otherwise they
+    /// hold records, and only those that are packed stay so.
     pub pack: bool,
     /// The throttle, which can stop the compaction with [`Error::Stopped`].
     pub throttle: Option<Arc<Throttle>>,
@@ -112,7 +115,8 @@ impl Maintenance {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] if another maintenance command runs; [`Error::Io`] if the directory does not exist.
+    /// [`Error::Locked`] if another maintenance command runs; [`Error::Io`] if the directory does
+    /// not exist.
     pub fn lock(dir: &Path) -> Result<Self, Error> {
         Self::lock_with(Arc::new(RealFs), dir)
     }
@@ -142,34 +146,42 @@ impl Maintenance {
         }
     }
 
-    /// Waits until the files prove that the records up to `seq` are on disk. A live writer writes that proof with its
-    /// next records, or once it has been idle for a moment, so it comes later than the writer's own acknowledgement.
+    /// Waits until the files prove that the records up to `seq` are on disk. A live writer writes
+    /// that proof with its next records, or once it has been idle for a moment, so it comes later
+    /// than the writer's own acknowledgement.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] when there is no proof after five seconds; [`Error::Corrupt`] for a damaged log; or what the
-    /// system says.
+    /// [`Error::Invalid`] when there is no proof after five seconds; [`Error::Corrupt`] for a
+    /// damaged log; or what the system says.
     pub fn await_durable(&self, seq: u64) -> Result<(), Error> {
         await_durable(&*self.fs, &self.dir, seq).map(drop)
     }
 
-    /// Writes a snapshot, reads it back, and makes it the current one; the one before it stays, older ones go. Returns
-    /// the file and its length.
+    /// Writes a snapshot, reads it back, and makes it the current one; the one before it stays,
+    /// older ones go. Returns the file and its length.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] when it covers less than the current one; as [`await_durable`](Self::await_durable); or what
-    /// the system says, in which case the current snapshot stays what it was.
-    pub fn write_snapshot(&self, meta: &SnapshotMeta, sections: &[Section<'_>]) -> Result<(PathBuf, u64), Error> {
+    /// [`Error::Invalid`] when it covers less than the current one; as
+    /// [`await_durable`](Self::await_durable); or what the system says, in which case the current
+    /// snapshot stays what it was.
+    pub fn write_snapshot(
+        &self,
+        meta: &SnapshotMeta,
+        sections: &[Section<'_>],
+    ) -> Result<(PathBuf, u64), Error> {
         self.write_snapshot_checked(meta, sections, &|_| Ok(()))
     }
 
-    /// As [`write_snapshot`](Self::write_snapshot), with a check of the content. What was written is read back and
-    /// checked before it gets a name. A current snapshot that fails the check is not kept as the previous one.
+    /// As [`write_snapshot`](Self::write_snapshot), with a check of the content. What was written
+    /// is read back and checked before it gets a name. A current snapshot that fails the check is
+    /// not kept as the previous one.
     ///
     /// # Errors
     ///
-    /// As [`write_snapshot`](Self::write_snapshot); [`Error::Invalid`] when what was written fails the check.
+    /// As [`write_snapshot`](Self::write_snapshot); [`Error::Invalid`] when what was written fails
+    /// the check.
     pub fn write_snapshot_checked(
         &self,
         meta: &SnapshotMeta,
@@ -179,14 +191,14 @@ impl Maintenance {
         self.with_reserve(|| write_snapshot(&*self.fs, &self.dir, meta, sections, check))
     }
 
-    /// Drops the records that `keep` rejects from sealed segments at or below the floor, merges small segments, and
-    /// removes left-overs. `keep` sees every record at or below the floor in order, perhaps twice (first to count, then
-    /// to write), so it must be deterministic.
+    /// Drops the records that `keep` rejects from sealed segments at or below the floor, merges
+    /// small segments, and removes left-overs. `keep` sees every record at or below the floor in
+    /// order, perhaps twice (first to count, then to write), so it must be deterministic.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] for a damaged log, which stays unchanged; [`Error::Invalid`] if the clock seems to have
-    /// jumped; or the system's error. Each finished step is complete in itself.
+    /// [`Error::Corrupt`] for a damaged log, which stays unchanged; [`Error::Invalid`] if the clock
+    /// seems to have jumped; or the system's error. Each finished step is complete in itself.
     pub fn compact(
         &self,
         options: &CompactOptions,
@@ -239,10 +251,12 @@ impl<'a> Compaction<'a> {
             return Err(Error::Corrupt { dir: dir.to_owned(), damage: catalog.damage });
         }
         let covered = catalog.snapshot.and_then(|s| s.previous).map_or(0, |s| s.covers_seq);
-        // A floor that was published before was covered by both snapshots then. Asking for a lower one only drops less.
+        // A floor that was published before was covered by both snapshots then. Asking for a lower
+        // one only drops less.
         let supposed = if options.dry_run { options.suppose_covered } else { 0 };
         let floor_seq = options.floor_seq.min(covered.max(catalog.floor_seq()).max(supposed));
-        let mut this = Self { fs, dir, options, catalog, floor_seq, report: CompactReport::default() };
+        let mut this =
+            Self { fs, dir, options, catalog, floor_seq, report: CompactReport::default() };
         let (census, newest_ms) = this.count(keep, progress)?;
         this.check_clock(newest_ms)?;
         let plan = this.plan(&census);
@@ -264,7 +278,9 @@ impl<'a> Compaction<'a> {
     fn check_clock(&self, newest_ms: i64) -> Result<(), Error> {
         let Some(max_jump) = self.options.max_jump else { return Ok(()) };
         let age = self.options.now_ms.saturating_sub(newest_ms);
-        if newest_ms != TIME_UNKNOWN && age > i64::try_from(max_jump.as_millis()).unwrap_or(i64::MAX) {
+        if newest_ms != TIME_UNKNOWN
+            && age > i64::try_from(max_jump.as_millis()).unwrap_or(i64::MAX)
+        {
             let hours = age / 3_600_000;
             return Err(Error::Invalid(format!(
                 "the newest record is {hours} hours old: check the clock, or confirm that it is right"
@@ -284,7 +300,8 @@ impl<'a> Compaction<'a> {
         let mut damage: Vec<Damage> = Vec::new();
         let mut newest_ms = TIME_UNKNOWN;
         if let Some(last) = self.catalog.chain.last() {
-            let report = last.file.with_file(self.fs, |f| scan_segment(self.fs, last, f, &mut |_| true))?;
+            let report =
+                last.file.with_file(self.fs, |f| scan_segment(self.fs, last, f, &mut |_| true))?;
             newest_ms = report.max_time;
             damage.extend(report.damage);
         }
@@ -333,22 +350,28 @@ impl<'a> Compaction<'a> {
             failed = done.err();
             failed.is_none()
         };
-        let report = segment.file.with_file(self.fs, |file| scan_segment(self.fs, segment, file, &mut visit))?;
+        let report = segment
+            .file
+            .with_file(self.fs, |file| scan_segment(self.fs, segment, file, &mut visit))?;
         failed.map_or(Ok(report), Err)
     }
 
     /// Which segments go, and which runs of segments become one.
     fn plan(&mut self, census: &[Census]) -> Plan {
         let sealed = self.sealed();
-        let below_floor = |s: &ChainSegment| s.next_seq().is_some_and(|next| next.saturating_sub(1) <= self.floor_seq);
-        let gone = sealed.iter().zip(census).take_while(|(s, c)| c.kept == 0 && below_floor(s)).count();
+        let below_floor = |s: &ChainSegment| {
+            s.next_seq().is_some_and(|next| next.saturating_sub(1) <= self.floor_seq)
+        };
+        let gone =
+            sealed.iter().zip(census).take_while(|(s, c)| c.kept == 0 && below_floor(s)).count();
         let mut runs: Vec<Run> = Vec::new();
         for i in gone..sealed.len() {
             let (segment, count) = (&sealed[i], &census[i]);
             let drops = count.kept < count.records;
             let small = segment.file.file_len < self.options.small_bytes;
             let joins = runs.last().is_some_and(|run| {
-                let alike = sealed[run.segments.start].file.header.fingerprint == segment.file.header.fingerprint;
+                let alike = sealed[run.segments.start].file.header.fingerprint
+                    == segment.file.header.fingerprint;
                 alike && run.open && run.bytes + count.kept_bytes <= self.options.segment_bytes
             });
             // A writer packs some of its batches; maintenance packs everything, once.
@@ -361,18 +384,28 @@ impl<'a> Compaction<'a> {
                     run.drops |= drops;
                     run.packs |= packs;
                 }
-                _ => runs.push(Run { segments: i..i + 1, bytes: count.kept_bytes, drops, packs, open }),
+                _ => runs.push(Run {
+                    segments: i..i + 1,
+                    bytes: count.kept_bytes,
+                    drops,
+                    packs,
+                    open,
+                }),
             }
         }
         runs.retain(|run| run.drops || run.packs || run.segments.len() > 1);
-        let file_len = |range: Range<usize>| sealed[range].iter().map(|s| s.file.file_len).sum::<u64>();
+        let file_len =
+            |range: Range<usize>| sealed[range].iter().map(|s| s.file.file_len).sum::<u64>();
         let all_bytes = self.catalog.chain.iter().map(|s| s.file.file_len).sum::<u64>();
-        let replaced: u64 = file_len(0..gone) + runs.iter().map(|run| file_len(run.segments.clone())).sum::<u64>();
+        let replaced: u64 =
+            file_len(0..gone) + runs.iter().map(|run| file_len(run.segments.clone())).sum::<u64>();
         let merged: usize = runs.iter().map(|run| run.segments.len() - 1).sum();
         let estimate: u64 = runs.iter().map(|run| run.bytes + 4096).sum();
         let records = census.iter().map(|c| c.records).sum::<u64>();
-        let dropped = |range: Range<usize>| census[range].iter().map(|c| c.records - c.kept).sum::<u64>();
-        let lost = dropped(0..gone) + runs.iter().map(|run| dropped(run.segments.clone())).sum::<u64>();
+        let dropped =
+            |range: Range<usize>| census[range].iter().map(|c| c.records - c.kept).sum::<u64>();
+        let lost =
+            dropped(0..gone) + runs.iter().map(|run| dropped(run.segments.clone())).sum::<u64>();
         self.report = CompactReport {
             segments: (self.catalog.chain.len(), self.catalog.chain.len() - gone - merged),
             records: (records, records - lost),
@@ -385,18 +418,25 @@ impl<'a> Compaction<'a> {
         Plan { gone, runs }
     }
 
-    fn carry_out(&mut self, plan: &Plan, keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool) -> Result<(), Error> {
+    fn carry_out(
+        &mut self,
+        plan: &Plan,
+        keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool,
+    ) -> Result<(), Error> {
         self.raise_floor()?;
         self.remove_leftovers()?;
-        // Whole segments are unlinked first, and replaced segments with their run, so that little extra space is
-        // needed.
+        // Whole segments are unlinked first, and replaced segments with their run, so that little
+        // extra space is needed.
         self.unlink(&self.sealed()[..plan.gone])?;
-        let mut bytes = self.report.bytes.0 - self.sealed()[..plan.gone].iter().map(|s| s.file.file_len).sum::<u64>();
+        let mut bytes = self.report.bytes.0
+            - self.sealed()[..plan.gone].iter().map(|s| s.file.file_len).sum::<u64>();
         for run in &plan.runs {
             let old = run.segments.clone();
             match self.rewrite(run, keep)? {
                 Some(written) => {
-                    bytes = bytes - self.sealed()[old.clone()].iter().map(|s| s.file.file_len).sum::<u64>() + written;
+                    bytes = bytes
+                        - self.sealed()[old.clone()].iter().map(|s| s.file.file_len).sum::<u64>()
+                        + written;
                     // The first one's name is the new segment's, which has replaced it.
                     self.unlink(&self.sealed()[old][1..])?;
                 }
@@ -415,7 +455,9 @@ impl<'a> Compaction<'a> {
             return Ok(());
         }
         for segment in segments {
-            self.fs.remove(&segment.file.path).map_err(|e| Error::io("remove", &segment.file.path, e))?;
+            self.fs
+                .remove(&segment.file.path)
+                .map_err(|e| Error::io("remove", &segment.file.path, e))?;
         }
         self.fs.sync_dir(self.dir, SyncSite::UnlinkDir).map_err(|e| Error::io("sync", self.dir, e))
     }
@@ -423,7 +465,11 @@ impl<'a> Compaction<'a> {
     fn raise_floor(&self) -> Result<(), Error> {
         match self.catalog.snapshot {
             Some(old) if old.floor_seq < self.floor_seq => {
-                let manifest = SnapshotManifest { floor_seq: self.floor_seq, generation: old.generation + 1, ..old };
+                let manifest = SnapshotManifest {
+                    floor_seq: self.floor_seq,
+                    generation: old.generation + 1,
+                    ..old
+                };
                 publish_manifest(self.fs, self.dir, &manifest)
             }
             _ => Ok(()),
@@ -437,18 +483,26 @@ impl<'a> Compaction<'a> {
         if names.is_empty() {
             return Ok(());
         }
-        self.fs.sync_dir(self.dir, SyncSite::RewriteDir).map_err(|e| Error::io("sync", self.dir, e))?;
+        self.fs
+            .sync_dir(self.dir, SyncSite::RewriteDir)
+            .map_err(|e| Error::io("sync", self.dir, e))?;
         for name in names {
             let _ = self.fs.remove(&self.dir.join(name));
         }
         self.fs.sync_dir(self.dir, SyncSite::UnlinkDir).map_err(|e| Error::io("sync", self.dir, e))
     }
 
-    /// Writes one segment in place of a run of them and returns its length. `None` if nothing has to go and the new one
-    /// would be larger; then the old ones stay.
-    fn rewrite(&self, run: &Run, keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool) -> Result<Option<u64>, Error> {
+    /// Writes one segment in place of a run of them and returns its length. `None` if nothing has
+    /// to go and the new one would be larger; then the old ones stay.
+    fn rewrite(
+        &self,
+        run: &Run,
+        keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool,
+    ) -> Result<Option<u64>, Error> {
         let segments = &self.sealed()[run.segments.clone()];
-        let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return Ok(None) };
+        let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
+            return Ok(None);
+        };
         let identity = Identity {
             store: first.file.header.store,
             number: first.file.header.number,
@@ -459,20 +513,30 @@ impl<'a> Compaction<'a> {
             prev: first.file.header.prev,
             fingerprint: first.file.header.fingerprint,
             alias: Ok(alias_of(last)),
-            blocks: self.options.blocks.filter(|_| self.options.pack || segments.iter().any(is_packed)),
+            blocks: self
+                .options
+                .blocks
+                .filter(|_| self.options.pack || segments.iter().any(is_packed)),
         };
         let mut builder = Builder::create(self.fs, self.dir, &identity)?;
         for segment in segments {
             let report = self.each_frame(segment, &mut |frame, records| {
                 let mut wants = |seq, record| seq > self.floor_seq || keep(seq, record);
-                let kept: Vec<bool> = records.numbered().map(|(seq, record)| wants(seq, record)).collect();
+                let kept: Vec<bool> =
+                    records.numbered().map(|(seq, record)| wants(seq, record)).collect();
                 // A block that has about the size of a new one would be packed to the same again.
-                let is_large = kept.len() * 2 >= BLOCK_RECORDS || records.payload.len() * 2 >= BLOCK_BYTES;
-                if frame.header.kind == FrameKind::Block && is_large && kept.iter().all(|kept| *kept) {
+                let is_large =
+                    kept.len() * 2 >= BLOCK_RECORDS || records.payload.len() * 2 >= BLOCK_BYTES;
+                if frame.header.kind == FrameKind::Block
+                    && is_large
+                    && kept.iter().all(|kept| *kept)
+                {
                     return builder.add_block(&frame.header, frame.records, frame.payload);
                 }
                 let mut kept = records.numbered().zip(kept).filter(|(_, kept)| *kept);
-                kept.try_for_each(|((seq, record), _)| builder.add(seq, &record, frame.header.max_time))
+                kept.try_for_each(|((seq, record), _)| {
+                    builder.add(seq, &record, frame.header.max_time)
+                })
             })?;
             let damage = report.damage;
             if !damage.is_empty() {

@@ -2,8 +2,8 @@
 //!
 //! Owns: `repair`.
 //!
-//! Invariants: before any change, a copy of the bytes that will be lost is on disk in `quarantine/`. Good records keep
-//! their sequence numbers. Lost numbers are reported.
+//! Invariants: before any change, a copy of the bytes that will be lost is on disk in
+//! `quarantine/`. Good records keep their sequence numbers. Lost numbers are reported.
 //!
 //! Must not know: what a record means.
 
@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::directory::lock::{LOCK, acquire};
-use crate::directory::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, SnapshotRef, publish};
+use crate::directory::manifest::{
+    SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, SnapshotRef, publish,
+};
 use crate::error::{Damage, Error};
 use crate::format::{FrameKind, HEADER_LEN, Link, Records, SegmentHeader};
 use crate::format::{parse_snapshot_name, segment_name};
@@ -32,8 +34,8 @@ const QUARANTINE: &str = "quarantine";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairOptions {
-    /// Rewrite damaged segments from their good frames, and set damaged snapshots aside. Otherwise bad ranges are only
-    /// copied to `quarantine/`.
+    /// Rewrite damaged segments from their good frames, and set damaged snapshots aside. Otherwise
+    /// bad ranges are only copied to `quarantine/`.
     pub salvage: bool,
     /// Rebuild `SEGMENTS` and `SNAPSHOT` from the directory if they are damaged.
     pub rebuild_manifest: bool,
@@ -67,18 +69,23 @@ pub struct RepairReport {
     pub remaining: Vec<Damage>,
 }
 
-/// Repairs the log in `dir` as `options` request. Takes both locks. A repair that was killed at any point can be
-/// repeated.
+/// Repairs the log in `dir` as `options` request. Takes both locks. A repair that was killed at any
+/// point can be repeated.
 ///
 /// # Errors
 ///
-/// [`Error::Locked`] while a writer or another maintenance command runs, [`Error::NewerFormat`], or the system's error.
+/// [`Error::Locked`] while a writer or another maintenance command runs, [`Error::NewerFormat`], or
+/// the system's error.
 pub fn repair(dir: &Path, options: RepairOptions) -> Result<RepairReport, Error> {
     repair_with(Arc::new(RealFs), dir, options)
 }
 
 /// As [`repair`], on another file system.
-pub fn repair_with(fs: Arc<dyn Fs>, dir: &Path, options: RepairOptions) -> Result<RepairReport, Error> {
+pub fn repair_with(
+    fs: Arc<dyn Fs>,
+    dir: &Path,
+    options: RepairOptions,
+) -> Result<RepairReport, Error> {
     repair_both(fs, dir, options, &|_| Ok(()))
 }
 
@@ -87,7 +94,11 @@ pub fn repair_with(fs: Arc<dyn Fs>, dir: &Path, options: RepairOptions) -> Resul
 /// # Errors
 ///
 /// As [`repair`].
-pub fn repair_checked(dir: &Path, options: RepairOptions, check: &SnapshotCheck<'_>) -> Result<RepairReport, Error> {
+pub fn repair_checked(
+    dir: &Path,
+    options: RepairOptions,
+    check: &SnapshotCheck<'_>,
+) -> Result<RepairReport, Error> {
     repair_both(Arc::new(RealFs), dir, options, check)
 }
 
@@ -114,11 +125,17 @@ fn repair_both(
     Ok(report)
 }
 
-fn damage_of(fs: &Arc<dyn Fs>, dir: &Path, check: &SnapshotCheck<'_>) -> Result<Vec<Damage>, Error> {
+fn damage_of(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    check: &SnapshotCheck<'_>,
+) -> Result<Vec<Damage>, Error> {
     let report = check_all(fs.clone(), dir, check, &mut |_| {})?;
     let mut all = report.log.damage;
     // Damage of `SNAPSHOT` itself is in the reader's list already.
-    all.extend(report.snapshot_damage.into_iter().filter(|d| d.file != SNAPSHOT || d.records.is_some()));
+    all.extend(
+        report.snapshot_damage.into_iter().filter(|d| d.file != SNAPSHOT || d.records.is_some()),
+    );
     all.extend(report.snapshots_rejected);
     Ok(all)
 }
@@ -163,7 +180,8 @@ impl Repair<'_> {
         if len == 0 {
             return Ok(());
         }
-        // An earlier repair may have left a file of that name. What it saved is kept, so this one takes another name.
+        // An earlier repair may have left a file of that name. What it saved is kept, so this one
+        // takes another name.
         let mut target = folder.join(format!("{}-{:x}", place.file, place.offset));
         let mut out = self.fs.create_new(&target);
         for copy in 1..1000 {
@@ -194,7 +212,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Names the two newest snapshots that are good. The floor rises to where the segments begin, if both cover that.
+    /// Names the two newest snapshots that are good. The floor rises to where the segments begin,
+    /// if both cover that.
     fn rebuild_snapshot(&self, catalog: &Catalog, store: [u8; 16]) -> Result<(), Error> {
         let names = self.fs.list(self.dir).map_err(|e| Error::io("read", self.dir, e))?;
         let mut found: Vec<SnapshotRef> = Vec::new();
@@ -203,11 +222,14 @@ impl Repair<'_> {
             let path = self.dir.join(&name);
             let file = self.fs.open(&path).map_err(|e| Error::io("read", &path, e))?;
             let len = file.len().map_err(|e| Error::io("read", &path, e))?;
-            let size = usize::try_from(len).map_err(|_| Error::Invalid(format!("{name} is too large")))?;
+            let size =
+                usize::try_from(len).map_err(|_| Error::Invalid(format!("{name} is too large")))?;
             let mut bytes = crate::format::AlignedBuf::zeroed(size);
             read_full_at(&*file, bytes.bytes_mut(), 0).map_err(|e| Error::io("read", &path, e))?;
             match parse(bytes, &path) {
-                Ok((snapshot, hash, of)) if of == store && snapshot.meta().covers_seq == covers_seq => {
+                Ok((snapshot, hash, of))
+                    if of == store && snapshot.meta().covers_seq == covers_seq =>
+                {
                     found.push(SnapshotRef { covers_seq, len, hash, generation });
                 }
                 Ok(_) | Err(ParseError::Bad(_)) => {}
@@ -219,23 +241,31 @@ impl Repair<'_> {
         }
         found.sort_by_key(|s| std::cmp::Reverse((s.covers_seq, s.generation)));
         let current = found.first().copied();
-        let previous = found.iter().copied().find(|s| current.is_some_and(|c| c.covers_seq > s.covers_seq));
+        let previous =
+            found.iter().copied().find(|s| current.is_some_and(|c| c.covers_seq > s.covers_seq));
         let covered = previous.or(current).map_or(0, |s| s.covers_seq);
         let begins = catalog.chain.first().map_or(0, |s| s.file.header.prev.last_seq);
         let floor_seq = if begins <= covered { begins } else { 0 };
         let generation = u64::from(found.iter().map(|s| s.generation).max().unwrap_or(0)) + 1;
-        publish_manifest(self.fs, self.dir, &SnapshotManifest { store, generation, floor_seq, current, previous })
+        publish_manifest(
+            self.fs,
+            self.dir,
+            &SnapshotManifest { store, generation, floor_seq, current, previous },
+        )
     }
 
-    /// Sets damaged snapshots aside: `SNAPSHOT` no longer names them. Copies of them are in quarantine by now. If what
-    /// remains does not cover the floor, the floor is lowered, so that the lost records show as a gap in the segments,
-    /// which the salvage then fills.
+    /// Sets damaged snapshots aside: `SNAPSHOT` no longer names them. Copies of them are in
+    /// quarantine by now. If what remains does not cover the floor, the floor is lowered, so that
+    /// the lost records show as a gap in the segments, which the salvage then fills.
     fn drop_snapshots(&mut self) -> Result<(), Error> {
         let catalog = Catalog::read(self.fs, self.dir)?;
         let Some(manifest) = catalog.snapshot else { return Ok(()) };
-        let named: Vec<SnapshotRef> = [manifest.current, manifest.previous].into_iter().flatten().collect();
-        let is_damaged = |named: &SnapshotRef| self.report.damage.iter().any(|d| d.file == named.file_name());
-        let good: Vec<SnapshotRef> = named.iter().copied().filter(|named| !is_damaged(named)).collect();
+        let named: Vec<SnapshotRef> =
+            [manifest.current, manifest.previous].into_iter().flatten().collect();
+        let is_damaged =
+            |named: &SnapshotRef| self.report.damage.iter().any(|d| d.file == named.file_name());
+        let good: Vec<SnapshotRef> =
+            named.iter().copied().filter(|named| !is_damaged(named)).collect();
         if good.len() == named.len() {
             return Ok(());
         }
@@ -288,14 +318,18 @@ impl Repair<'_> {
         if let Some(stated) = segment.stated {
             return Ok(stated);
         }
-        let report = segment.file.with_file(self.fs, |f| scan_segment(self.fs, segment, f, &mut |_| true))?;
+        let report = segment
+            .file
+            .with_file(self.fs, |f| scan_segment(self.fs, segment, f, &mut |_| true))?;
         Ok(report.end)
     }
 
-    /// Rewrites every damaged, unreadable or missing segment, oldest first, so that the chain is complete again.
+    /// Rewrites every damaged, unreadable or missing segment, oldest first, so that the chain is
+    /// complete again.
     fn salvage(&mut self) -> Result<(), Error> {
         // Each round repairs the first broken link; a repaired one never breaks again.
-        let rounds = Catalog::read(self.fs, self.dir)?.chain.len() * 2 + self.report.damage.len() + 8;
+        let rounds =
+            Catalog::read(self.fs, self.dir)?.chain.len() * 2 + self.report.damage.len() + 8;
         for _ in 0..rounds {
             let catalog = Catalog::read(self.fs, self.dir)?;
             if !self.salvage_next(&catalog)? {
@@ -317,18 +351,23 @@ impl Repair<'_> {
             if header.store != store {
                 // The whole file is in quarantine by now.
                 let removed = self.fs.remove(&segment.file.path);
-                let removed = removed.and_then(|()| self.fs.sync_dir(self.dir, SyncSite::UnlinkDir));
+                let removed =
+                    removed.and_then(|()| self.fs.sync_dir(self.dir, SyncSite::UnlinkDir));
                 removed.map_err(|e| Error::io("remove", &segment.file.path, e))?;
                 return Ok(true);
             }
-            let expected = end.unwrap_or((0, Link { last_seq: catalog.floor_seq(), ..Link::default() }));
+            let expected =
+                end.unwrap_or((0, Link { last_seq: catalog.floor_seq(), ..Link::default() }));
             let gap = header.prev_number > expected.0 && header.prev.last_seq > catalog.floor_seq();
             if gap {
-                let slot = Slot { after: expected, until: Some((header.prev_number, header.prev)), store };
+                let slot =
+                    Slot { after: expected, until: Some((header.prev_number, header.prev)), store };
                 self.fill(catalog, &slot, header)?;
                 return Ok(true);
             }
-            let report = segment.file.with_file(self.fs, |f| scan_segment(self.fs, segment, f, &mut |_| true))?;
+            let report = segment
+                .file
+                .with_file(self.fs, |f| scan_segment(self.fs, segment, f, &mut |_| true))?;
             let linked = catalog.damage.iter().any(|d| d.file == segment.file.name);
             if !report.damage.is_empty() || linked {
                 let next = catalog.chain.get(i + 1).map(|next| next.file.header.prev);
@@ -339,19 +378,27 @@ impl Repair<'_> {
             end = Some((header.stands_to, self.end_of(segment)?));
         }
         // Behind the chain: unreadable segments, or one that the manifest knows of.
-        let (number, link) = end.unwrap_or((0, Link { last_seq: catalog.floor_seq(), ..Link::default() }));
-        let unreadable = catalog.unreadable.iter().map(|(n, _, _)| *n).filter(|n| *n > number).max();
-        let known = catalog.segments.filter(|m| m.number > number && m.durable_seq > catalog.floor_seq());
+        let (number, link) =
+            end.unwrap_or((0, Link { last_seq: catalog.floor_seq(), ..Link::default() }));
+        let unreadable =
+            catalog.unreadable.iter().map(|(n, _, _)| *n).filter(|n| *n > number).max();
+        let known =
+            catalog.segments.filter(|m| m.number > number && m.durable_seq > catalog.floor_seq());
         let Some(until) = unreadable.max(known.map(|m| m.number)) else {
             return match catalog.chain.last() {
-                // A snapshot knows of more records than are left: their numbers must not be given out again.
+                // A snapshot knows of more records than are left: their numbers must not be given
+                // out again.
                 Some(last) if link.last_seq < catalog.covers_seq() => {
                     self.rewrite(last, None, before, catalog.covers_seq()).map(|()| true)
                 }
                 _ => Ok(false),
             };
         };
-        let Some(model) = catalog.chain.last().map(|s| s.file.header.clone()).or_else(|| self.any_header(catalog))
+        let Some(model) = catalog
+            .chain
+            .last()
+            .map(|s| s.file.header.clone())
+            .or_else(|| self.any_header(catalog))
         else {
             return Ok(false);
         };
@@ -406,7 +453,8 @@ impl Repair<'_> {
         builder.finish().map(|_| ())
     }
 
-    /// Fills a gap in the chain with one segment that has the readable records of the segments in it.
+    /// Fills a gap in the chain with one segment that has the readable records of the segments in
+    /// it.
     fn fill(&self, catalog: &Catalog, slot: &Slot, model: &SegmentHeader) -> Result<(), Error> {
         let Some((until, alias)) = slot.until else { return Ok(()) };
         self.build_filler(catalog, slot, until, Ok(alias), model)
@@ -445,7 +493,8 @@ impl Repair<'_> {
             blocks: None,
         };
         let limit = alias.ok().map(|link| link.last_seq);
-        let inside = catalog.unreadable.iter().filter(|(number, _, _)| *number > after && *number <= until);
+        let inside =
+            catalog.unreadable.iter().filter(|(number, _, _)| *number > after && *number <= until);
         let mut saved = Vec::new();
         for (_, _, name) in inside.clone() {
             if let Some(header) = self.damaged_header(name)? {
@@ -466,8 +515,8 @@ impl Repair<'_> {
             })?;
         }
         builder.finish()?;
-        // Everything in these files is in the new segment or in quarantine. Their names are numbers that the new one
-        // stands for.
+        // Everything in these files is in the new segment or in quarantine. Their names are numbers
+        // that the new one stands for.
         let own = segment_name(identity.number, identity.first_seq);
         for (_, _, name) in inside.filter(|(_, _, name)| *name != own) {
             let path = self.dir.join(name);
@@ -506,7 +555,11 @@ struct Slot {
     store: [u8; 16],
 }
 
-fn add_frame(builder: &mut Builder<'_>, frame: &GoodFrame<'_>, limit: Option<u64>) -> Result<(), Error> {
+fn add_frame(
+    builder: &mut Builder<'_>,
+    frame: &GoodFrame<'_>,
+    limit: Option<u64>,
+) -> Result<(), Error> {
     if frame.records == 0 || limit.is_some_and(|limit| frame.header.next_seq() > limit + 1) {
         return Ok(());
     }

@@ -2,8 +2,8 @@
 //!
 //! Owns: the bytes of a `REWRITTEN` segment and the order of its publication.
 //!
-//! Invariants: the new file is complete, synced and read back before it gets a name. Replaced files are unlinked only
-//! after that name is durable.
+//! Invariants: the new file is complete, synced and read back before it gets a name. Replaced files
+//! are unlinked only after that name is durable.
 //!
 //! Must not know: which records are kept.
 
@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::format::segment_name;
 use crate::format::{
-    BLOCK_BYTES, BLOCK_RECORDS, BlockFormat, FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS,
-    INCOMPAT_REWRITTEN, Link, MINOR, RecordRef, Records, SEAL_LEN, Seal, SegmentHeader, TIME_UNKNOWN, frame_len,
-    next_digest, pack_block, payload_crc, put_record, record_len,
+    BLOCK_BYTES, BLOCK_RECORDS, BlockFormat, FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN,
+    INCOMPAT_BLOCKS, INCOMPAT_REWRITTEN, Link, MINOR, RecordRef, Records, SEAL_LEN, Seal,
+    SegmentHeader, TIME_UNKNOWN, frame_len, next_digest, pack_block, payload_crc, put_record,
+    record_len,
 };
 use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
 use crate::read::scan::{Extent, Scanner, Step};
@@ -33,8 +34,8 @@ pub(crate) struct Identity {
     pub(crate) prev_number: u32,
     pub(crate) prev: Link,
     pub(crate) fingerprint: [u8; 16],
-    /// What its successor says of the original. `None` for the last segment, which has no successor yet: then it stands
-    /// for itself, up to this sequence number at least.
+    /// What its successor says of the original. `None` for the last segment, which has no successor
+    /// yet: then it stands for itself, up to this sequence number at least.
     pub(crate) alias: Result<Link, u64>,
     /// The layout to pack records in.
     pub(crate) blocks: Option<&'static dyn BlockFormat>,
@@ -66,7 +67,11 @@ pub(crate) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    pub(crate) fn create(fs: &'a dyn Fs, dir: &'a Path, identity: &Identity) -> Result<Self, Error> {
+    pub(crate) fn create(
+        fs: &'a dyn Fs,
+        dir: &'a Path,
+        identity: &Identity,
+    ) -> Result<Self, Error> {
         let tmp = dir.join(format!("tmp-maint-{:08x}", identity.number));
         let _ = fs.remove(&tmp);
         let file = fs.create_new(&tmp).map_err(|e| Error::io("write", &tmp, e))?;
@@ -84,7 +89,8 @@ impl<'a> Builder<'a> {
             fingerprint: identity.fingerprint,
             compat: 0,
             // Also if nothing in it can be packed: it was tried, and is not tried again.
-            incompat: INCOMPAT_REWRITTEN | if identity.blocks.is_some() { INCOMPAT_BLOCKS } else { 0 },
+            incompat: INCOMPAT_REWRITTEN
+                | if identity.blocks.is_some() { INCOMPAT_BLOCKS } else { 0 },
             born_len: HEADER_LEN as u64,
             alias: identity.alias.unwrap_or_default(),
         };
@@ -111,7 +117,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a record; numbers must grow. `max_time` is that of the frame it comes from.
-    pub(crate) fn add(&mut self, seq: u64, record: &RecordRef<'_>, max_time: i64) -> Result<(), Error> {
+    pub(crate) fn add(
+        &mut self,
+        seq: u64,
+        record: &RecordRef<'_>,
+        max_time: i64,
+    ) -> Result<(), Error> {
         if self.blocks.is_none() {
             return self.add_plain(seq, record, max_time);
         }
@@ -126,9 +137,12 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Writes the records that wait to be packed: as a block, or as records if that is not possible.
+    /// Writes the records that wait to be packed: as a block, or as records if that is not
+    /// possible.
     fn end_block(&mut self) -> Result<(), Error> {
-        let (Some(format), Some(&first), Some(&last)) = (self.blocks, self.seqs.first(), self.seqs.last()) else {
+        let (Some(format), Some(&first), Some(&last)) =
+            (self.blocks, self.seqs.first(), self.seqs.last())
+        else {
             return Ok(());
         };
         let (unpacked, seqs) = (std::mem::take(&mut self.unpacked), std::mem::take(&mut self.seqs));
@@ -152,14 +166,26 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a block as it is.
-    pub(crate) fn add_block(&mut self, frame: &FrameHeader, records: u32, payload: &[u8]) -> Result<(), Error> {
+    pub(crate) fn add_block(
+        &mut self,
+        frame: &FrameHeader,
+        records: u32,
+        payload: &[u8],
+    ) -> Result<(), Error> {
         self.end_block()?;
         self.end_frame()?;
         self.header.incompat |= INCOMPAT_BLOCKS;
         self.write_block(frame.first_seq, frame.count, records, frame.max_time, payload)
     }
 
-    fn write_block(&mut self, first: u64, span: u32, records: u32, max_time: i64, block: &[u8]) -> Result<(), Error> {
+    fn write_block(
+        &mut self,
+        first: u64,
+        span: u32,
+        records: u32,
+        max_time: i64,
+        block: &[u8],
+    ) -> Result<(), Error> {
         self.bytes.extend_from_slice(block);
         self.write_frame(FrameKind::Block, first, span, max_time)?;
         self.max_time = self.max_time.max(max_time);
@@ -195,7 +221,8 @@ impl<'a> Builder<'a> {
         let _ = self.fs.remove(&self.tmp);
     }
 
-    /// Seals, syncs and reads back the file, gives it its name, and makes the name durable. Returns its length.
+    /// Seals, syncs and reads back the file, gives it its name, and makes the name durable. Returns
+    /// its length.
     pub(crate) fn finish(mut self) -> Result<u64, Error> {
         let done = self.try_finish();
         if done.is_err() {
@@ -208,10 +235,15 @@ impl<'a> Builder<'a> {
         self.header.born_len = self.len_at_end()?;
         if let Some(last_seq) = self.own_alias {
             let last_seq = last_seq.max(self.next_seq - 1);
-            // No segment links to this one yet, so any value serves as digest, as long as the next segment repeats it.
-            self.header.alias = Link { valid_len: self.header.born_len, last_seq, digest: self.header.nonce };
+            // No segment links to this one yet, so any value serves as digest, as long as the next
+            // segment repeats it.
+            self.header.alias =
+                Link { valid_len: self.header.born_len, last_seq, digest: self.header.nonce };
         }
-        let digest = self.frames.iter().fold(self.header.digest(), |digest, frame| next_digest(digest, frame));
+        let digest = self
+            .frames
+            .iter()
+            .fold(self.header.digest(), |digest, frame| next_digest(digest, frame));
         let seal = Seal {
             count: self.records,
             first_seq: self.header.first_seq,
@@ -223,11 +255,15 @@ impl<'a> Builder<'a> {
         self.bytes.extend_from_slice(&seal.encode());
         self.write_frame(FrameKind::Seal, self.next_seq, 0, self.max_time)?;
         let page = self.header.encode();
-        let written = write_all_at(&*self.file, &page, 0).and_then(|()| sync(&*self.file, SyncSite::Rewrite));
+        let written =
+            write_all_at(&*self.file, &page, 0).and_then(|()| sync(&*self.file, SyncSite::Rewrite));
         written.map_err(|e| Error::io("write", &self.tmp, e))?;
         self.verify()?;
         let path = self.dir.join(segment_name(self.header.number, self.header.first_seq));
-        let named = self.fs.rename(&self.tmp, &path).and_then(|()| self.fs.sync_dir(self.dir, SyncSite::RewriteDir));
+        let named = self
+            .fs
+            .rename(&self.tmp, &path)
+            .and_then(|()| self.fs.sync_dir(self.dir, SyncSite::RewriteDir));
         named.map_err(|e| Error::io("write", &path, e))?;
         Ok(self.header.born_len)
     }
@@ -243,7 +279,13 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn write_frame(&mut self, kind: FrameKind, first_seq: u64, count: u32, max_time: i64) -> Result<(), Error> {
+    fn write_frame(
+        &mut self,
+        kind: FrameKind,
+        first_seq: u64,
+        count: u32,
+        max_time: i64,
+    ) -> Result<(), Error> {
         let payload = &self.bytes[FRAME_HEADER_LEN..];
         let header = FrameHeader {
             payload_len: payload.len() as u32,
@@ -258,7 +300,8 @@ impl<'a> Builder<'a> {
         let raw = header.encode(self.header.nonce, self.offset);
         self.bytes[..FRAME_HEADER_LEN].copy_from_slice(&raw);
         self.bytes.resize(header.frame_len() as usize, 0);
-        write_all_at(&*self.file, &self.bytes, self.offset).map_err(|e| Error::io("write", &self.tmp, e))?;
+        write_all_at(&*self.file, &self.bytes, self.offset)
+            .map_err(|e| Error::io("write", &self.tmp, e))?;
         self.frames.push(raw);
         self.offset += header.frame_len();
         self.bytes.truncate(FRAME_HEADER_LEN);
@@ -266,14 +309,16 @@ impl<'a> Builder<'a> {
     }
 
     fn misread(&self, what: &str) -> Result<(), Error> {
-        let text = format!("what was written reads back differently at byte {}: {what}", self.offset);
+        let text =
+            format!("what was written reads back differently at byte {}: {what}", self.offset);
         Err(Error::io("verify", &self.tmp, std::io::Error::other(text)))
     }
 
     /// Reads the file back, from the disk if the system lets us.
     fn verify(&self) -> Result<(), Error> {
         self.file.drop_cache();
-        let mut scanner = Scanner::new(&*self.file, &self.tmp, &self.header, Extent::Fixed(self.header.born_len));
+        let mut scanner =
+            Scanner::new(&*self.file, &self.tmp, &self.header, Extent::Fixed(self.header.born_len));
         loop {
             match scanner.step()? {
                 Step::Frame(_) => {}

@@ -2,8 +2,8 @@
 //!
 //! Owns: the order of publication.
 //!
-//! Invariants: the content is synced, read back and decoded by the application before it gets a name. `SNAPSHOT` names it before an older one is
-//! unlinked. The previous snapshot stays.
+//! Invariants: the content is synced, read back and decoded by the application before it gets a
+//! name. `SNAPSHOT` names it before an older one is unlinked. The previous snapshot stays.
 //!
 //! Must not know: what is in a section.
 
@@ -18,8 +18,8 @@ use crate::format::{FieldWriter, HEADER_LEN, MAJOR, MINOR, seal_bytes};
 use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
 use crate::read::catalog::Catalog;
 use crate::read::snapshot::{
-    FOOTER_LEN, FOOTER_MAGIC, HEADER_MAGIC, SECTION_ALIGN, SECTION_HEADER_LEN, Section, SnapshotCheck, SnapshotMeta,
-    parse, read_checked, read_whole, section_hcrc,
+    FOOTER_LEN, FOOTER_MAGIC, HEADER_MAGIC, SECTION_ALIGN, SECTION_HEADER_LEN, Section,
+    SnapshotCheck, SnapshotMeta, parse, read_checked, read_whole, section_hcrc,
 };
 
 /// The number of waits for a live writer to prove what is durable: five seconds, for a slow disk.
@@ -39,15 +39,23 @@ pub(crate) fn write_snapshot(
         return Err(Error::Invalid("cannot take a snapshot: there is no log".into()));
     };
     let old = catalog.snapshot.unwrap_or(SnapshotManifest { store, ..SnapshotManifest::default() });
-    if meta.covers_seq == 0 || old.current.is_some_and(|current| current.covers_seq > meta.covers_seq) {
-        return Err(Error::Invalid("a snapshot must cover more records than the previous one".into()));
+    if meta.covers_seq == 0
+        || old.current.is_some_and(|current| current.covers_seq > meta.covers_seq)
+    {
+        return Err(Error::Invalid(
+            "a snapshot must cover more records than the previous one".into(),
+        ));
     }
     let generation = old.generation + 1;
-    let mut named =
-        SnapshotRef { covers_seq: meta.covers_seq, generation: generation as u32, ..SnapshotRef::default() };
+    let mut named = SnapshotRef {
+        covers_seq: meta.covers_seq,
+        generation: generation as u32,
+        ..SnapshotRef::default()
+    };
     let tmp = dir.join(format!("tmp-snap-{generation:08x}"));
     let path = dir.join(named.file_name());
-    let written = write_file(fs, &tmp, &SnapshotMeta { taken_ms: fs.now_ms(), ..*meta }, &store, sections);
+    let written =
+        write_file(fs, &tmp, &SnapshotMeta { taken_ms: fs.now_ms(), ..*meta }, &store, sections);
     let written = written.and_then(|(len, hash)| {
         named = SnapshotRef { len, hash, ..named };
         read_back(fs, &tmp, &named, check)?;
@@ -70,9 +78,9 @@ pub(crate) fn write_snapshot(
     Ok((path, named.len))
 }
 
-/// Waits until the files prove that the records up to `covers_seq` are durable. A writer writes that proof with its
-/// next frame, or with a marker once it is idle. Without the proof, a power cut could remove records that the snapshot
-/// covers, and other records would get their numbers.
+/// Waits until the files prove that the records up to `covers_seq` are durable. A writer writes
+/// that proof with its next frame, or with a marker once it is idle. Without the proof, a power cut
+/// could remove records that the snapshot covers, and other records would get their numbers.
 pub(crate) fn await_durable(fs: &dyn Fs, dir: &Path, covers_seq: u64) -> Result<Catalog, Error> {
     for _ in 0..PATIENCE {
         let catalog = Catalog::read(fs, dir)?;
@@ -84,16 +92,26 @@ pub(crate) fn await_durable(fs: &dyn Fs, dir: &Path, covers_seq: u64) -> Result<
         }
         fs.pause(PAUSE);
     }
-    Err(Error::Invalid(format!("records up to {covers_seq} are not known to be on disk; flush or close the log first")))
+    Err(Error::Invalid(format!(
+        "records up to {covers_seq} are not known to be on disk; flush or close the log first"
+    )))
 }
 
-pub(crate) fn publish_manifest(fs: &dyn Fs, dir: &Path, manifest: &SnapshotManifest) -> Result<(), Error> {
+pub(crate) fn publish_manifest(
+    fs: &dyn Fs,
+    dir: &Path,
+    manifest: &SnapshotManifest,
+) -> Result<(), Error> {
     let sites = [SyncSite::SnapshotManifest, SyncSite::SnapshotManifestDir];
     publish(fs, dir, SNAPSHOT, &manifest.encode(), sites)
 }
 
 /// Unlinks snapshots that the manifest, which is durable by now, does not name.
-pub(crate) fn remove_old(fs: &dyn Fs, dir: &Path, manifest: &SnapshotManifest) -> Result<(), Error> {
+pub(crate) fn remove_old(
+    fs: &dyn Fs,
+    dir: &Path,
+    manifest: &SnapshotManifest,
+) -> Result<(), Error> {
     let named = [manifest.current, manifest.previous].map(|s| s.map(|s| s.file_name()));
     let names = fs.list(dir).map_err(|e| Error::io("read", dir, e))?;
     let mut removed = false;
@@ -103,7 +121,11 @@ pub(crate) fn remove_old(fs: &dyn Fs, dir: &Path, manifest: &SnapshotManifest) -
             removed |= fs.remove(&dir.join(&name)).is_ok();
         }
     }
-    if removed { fs.sync_dir(dir, SyncSite::UnlinkDir).map_err(|e| Error::io("sync", dir, e)) } else { Ok(()) }
+    if removed {
+        fs.sync_dir(dir, SyncSite::UnlinkDir).map_err(|e| Error::io("sync", dir, e))
+    } else {
+        Ok(())
+    }
 }
 
 fn write_file(
@@ -121,7 +143,10 @@ fn write_file(
     for section in sections {
         let mut header = [0; SECTION_HEADER_LEN];
         let mut w = FieldWriter { bytes: &mut header, at: 0 };
-        w.u32(section.kind).u32(section.version).u64(section.bytes.len() as u64).u32(crc32c::crc32c(section.bytes));
+        w.u32(section.kind)
+            .u32(section.version)
+            .u64(section.bytes.len() as u64)
+            .u32(crc32c::crc32c(section.bytes));
         let hcrc = section_hcrc(out.at as usize, &header);
         header[20..24].copy_from_slice(&hcrc.to_le_bytes());
         out.put(&header).and_then(|()| out.put(section.bytes)).map_err(failed)?;
@@ -131,7 +156,11 @@ fn write_file(
     let hash = out.hasher.digest128().to_le_bytes();
     let mut footer = [0; FOOTER_LEN];
     let mut w = FieldWriter { bytes: &mut footer, at: 0 };
-    w.put(&FOOTER_MAGIC).u64(sections.len() as u64).u64(out.at + FOOTER_LEN as u64).u64(0).put(&hash);
+    w.put(&FOOTER_MAGIC)
+        .u64(sections.len() as u64)
+        .u64(out.at + FOOTER_LEN as u64)
+        .u64(0)
+        .put(&hash);
     seal_bytes(&mut footer);
     out.put(&footer).map_err(failed)?;
     let len = out.at;
@@ -157,21 +186,38 @@ impl Out<'_> {
 fn header_page(meta: &SnapshotMeta, store: &[u8; 16]) -> [u8; HEADER_LEN] {
     let mut page = [0; HEADER_LEN];
     let mut w = FieldWriter { bytes: &mut page, at: 0 };
-    w.put(&HEADER_MAGIC).put(&MAJOR.to_le_bytes()).put(&MINOR.to_le_bytes()).u32(HEADER_LEN as u32).put(store);
-    w.u64(meta.covers_seq).put(&meta.landmark_ms.to_le_bytes()).u64(meta.half_life_ms).put(&meta.config_hash);
+    w.put(&HEADER_MAGIC)
+        .put(&MAJOR.to_le_bytes())
+        .put(&MINOR.to_le_bytes())
+        .u32(HEADER_LEN as u32)
+        .put(store);
+    w.u64(meta.covers_seq)
+        .put(&meta.landmark_ms.to_le_bytes())
+        .u64(meta.half_life_ms)
+        .put(&meta.config_hash);
     w.put(&meta.fingerprint).put(&meta.taken_ms.to_le_bytes());
     seal_bytes(&mut page);
     page
 }
 
 /// Reads a snapshot back before it gets its name, from the disk if the system lets us.
-fn read_back(fs: &dyn Fs, tmp: &Path, named: &SnapshotRef, check: &SnapshotCheck<'_>) -> Result<(), Error> {
+fn read_back(
+    fs: &dyn Fs,
+    tmp: &Path,
+    named: &SnapshotRef,
+    check: &SnapshotCheck<'_>,
+) -> Result<(), Error> {
     let file = fs.open(tmp).map_err(|e| Error::io("read", tmp, e))?;
     file.drop_cache();
     let bytes = read_whole(&*file, tmp, named.len)?;
     match parse(bytes, tmp) {
-        Ok((snapshot, hash, _)) if hash == named.hash => check(&snapshot)
-            .map_err(|what| Error::Invalid(format!("cannot take a snapshot: what was written has {what}"))),
-        _ => Err(Error::io("verify", tmp, std::io::Error::other("what was written reads back differently"))),
+        Ok((snapshot, hash, _)) if hash == named.hash => check(&snapshot).map_err(|what| {
+            Error::Invalid(format!("cannot take a snapshot: what was written has {what}"))
+        }),
+        _ => Err(Error::io(
+            "verify",
+            tmp,
+            std::io::Error::other("what was written reads back differently"),
+        )),
     }
 }

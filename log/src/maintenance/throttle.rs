@@ -1,4 +1,5 @@
-//! A throttle: maintenance rests regularly, so that it does not slow a writer down, and stops on request.
+//! A throttle: maintenance rests regularly, so that it does not slow a writer down, and stops on
+//! request.
 //!
 //! Owns: when to rest, and for how long.
 //!
@@ -29,8 +30,8 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Creates a throttle that rests for `rest_percent` of the time that it works: 100 takes half of a core, 0 never
-    /// rests.
+    /// Creates a throttle that rests for `rest_percent` of the time that it works: 100 takes half
+    /// of a core, 0 never rests.
     pub fn new(rest_percent: u32) -> Self {
         let rest_percent = AtomicU32::new(rest_percent);
         Self { is_stopped: AtomicBool::new(false), rest_percent, since: Mutex::new(Instant::now()) }
@@ -52,7 +53,8 @@ impl Throttle {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Rests if a rest is due; returns whether to continue. The working thread calls it every few hundred records.
+    /// Rests if a rest is due; returns whether to continue. The working thread calls it every few
+    /// hundred records.
     pub fn checkpoint(&self) -> bool {
         if self.is_stopped() {
             return false;
@@ -68,8 +70,8 @@ impl Throttle {
     }
 }
 
-/// Lowers the priority of the calling thread and of the threads that it starts, if the system has thread priorities
-/// (Linux).
+/// Lowers the priority of the calling thread and of the threads that it starts, if the system has
+/// thread priorities (Linux).
 pub fn lower_thread_priority() {
     #[cfg(target_os = "linux")]
     {

@@ -27,7 +27,8 @@ pub struct VerifyReport {
     pub snapshot_seq: Option<u64>,
     /// Snapshots that are named but not good; the log is still usable.
     pub snapshots_rejected: Vec<Damage>,
-    /// Records below the floor that no good snapshot covers, or other damage of snapshots that loses records.
+    /// Records below the floor that no good snapshot covers, or other damage of snapshots that
+    /// loses records.
     pub snapshot_damage: Vec<Damage>,
     /// Records up to here may be gone from the segments.
     pub floor_seq: u64,
@@ -36,11 +37,14 @@ pub struct VerifyReport {
 impl VerifyReport {
     /// Returns true if nothing is damaged. A torn tail and left-over files are not damage.
     pub fn is_sound(&self) -> bool {
-        self.log.damage.is_empty() && self.snapshots_rejected.is_empty() && self.snapshot_damage.is_empty()
+        self.log.damage.is_empty()
+            && self.snapshots_rejected.is_empty()
+            && self.snapshot_damage.is_empty()
     }
 }
 
-/// Checks everything in `dir`: checksums, chain, continuity, manifests, snapshots. Reads only, takes no lock.
+/// Checks everything in `dir`: checksums, chain, continuity, manifests, snapshots. Reads only,
+/// takes no lock.
 ///
 /// # Errors
 ///
@@ -59,11 +63,15 @@ pub fn verify_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<VerifyReport, Error> {
 /// # Errors
 ///
 /// As [`verify`].
-pub fn verify_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, Error> {
+pub fn verify_with_progress(
+    dir: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<VerifyReport, Error> {
     check_all(Arc::new(RealFs), dir, &|_| Ok(()), progress)
 }
 
-/// As [`verify_with_progress`], with a check of the content of snapshots: one that fails it counts as damaged.
+/// As [`verify_with_progress`], with a check of the content of snapshots: one that fails it counts
+/// as damaged.
 ///
 /// # Errors
 ///
@@ -91,7 +99,8 @@ pub(crate) fn check_all(
         done += segment.bytes;
         progress(Progress { done, total });
     }
-    let mut report = VerifyReport { segments: reader.segments().len(), log, ..VerifyReport::default() };
+    let mut report =
+        VerifyReport { segments: reader.segments().len(), log, ..VerifyReport::default() };
     report.floor_seq = reader.floor_seq();
     match find_snapshot(&*fs, dir, check) {
         Ok(search) => {

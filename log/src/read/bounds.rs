@@ -5,13 +5,16 @@
 //! Must not know: its use.
 
 use crate::error::Error;
-use crate::format::{FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, SEAL_LEN, TIME_UNKNOWN, frame_len};
+use crate::format::{
+    FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, SEAL_LEN, TIME_UNKNOWN, frame_len,
+};
 use crate::read::reader::Reader;
 use crate::read::scan::Extent;
 
 impl Reader {
-    /// Returns an upper bound of the record times in the segment at `index`, ms, from its seal. The bound is exact
-    /// unless the segment was rewritten. `None` for the last segment and for one without a seal. Reads 48 bytes.
+    /// Returns an upper bound of the record times in the segment at `index`, ms, from its seal. The
+    /// bound is exact unless the segment was rewritten. `None` for the last segment and for one
+    /// without a seal. Reads 48 bytes.
     ///
     /// # Errors
     ///
@@ -19,7 +22,9 @@ impl Reader {
     pub fn newest_time(&self, index: usize) -> Result<Option<i64>, Error> {
         let Some(segment) = self.catalog.chain.get(index) else { return Ok(None) };
         let Extent::Fixed(end) = segment.extent else { return Ok(None) };
-        let Some(offset) = end.checked_sub(frame_len(SEAL_LEN)).filter(|offset| *offset >= HEADER_LEN as u64) else {
+        let Some(offset) =
+            end.checked_sub(frame_len(SEAL_LEN)).filter(|offset| *offset >= HEADER_LEN as u64)
+        else {
             return Ok(None);
         };
         let mut bytes = [0; FRAME_HEADER_LEN];

@@ -2,8 +2,9 @@
 //!
 //! Owns: listing the directory, and the rules of FORMAT.md section 3.
 //!
-//! Invariant: it only reads and takes no lock, so it works during a running writer. In a healthy log it reads only the
-//! header pages. It reads frames only to name the exact records of a missing segment.
+//! Invariant: it only reads and takes no lock, so it works during a running writer. In a healthy
+//! log it reads only the header pages. It reads frames only to name the exact records of a missing
+//! segment.
 //!
 //! Must not know: what to do about damage.
 
@@ -12,7 +13,9 @@ use std::path::Path;
 
 use super::chain::{ChainSegment, SegmentFile, SegmentName, newer, open_segment};
 use super::scan::Extent;
-use crate::directory::manifest::{ManifestError, SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, read_small};
+use crate::directory::manifest::{
+    ManifestError, SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, read_small,
+};
 use crate::error::{Damage, Error};
 use crate::format::{HEADER_LEN, SegmentHeader, parse_segment_name, segment_name};
 use crate::fs::Fs;
@@ -20,7 +23,8 @@ use crate::read::segment_check::{refine_damage, scan_segment};
 
 /// How often a listing is repeated when files vanish while it is read.
 const MAX_RACES: usize = 8;
-/// The number of files that stay open, so that a concurrent compaction does not take them away from a reader.
+/// The number of files that stay open, so that a concurrent compaction does not take them away from
+/// a reader.
 const MAX_OPEN_FILES: usize = 256;
 
 /// The catalog of a directory.
@@ -86,31 +90,46 @@ impl Catalog {
         })
     }
 
-    /// A snapshot is only taken of records that are durable; so when it covers more than the log has, which ends with
-    /// `last_seq` in `file`, the log has lost some.
+    /// A snapshot is only taken of records that are durable; so when it covers more than the log
+    /// has, which ends with `last_seq` in `file`, the log has lost some.
     pub(crate) fn lost_behind(&self, file: &str, last_seq: u64) -> Option<Damage> {
         let covers_seq = self.covers_seq();
         (covers_seq > last_seq).then(|| {
             let what = "a snapshot covers records that the log has lost";
-            Damage { file: file.to_owned(), offset: 0, len: 0, records: Some((last_seq + 1, covers_seq)), what }
+            Damage {
+                file: file.to_owned(),
+                offset: 0,
+                len: 0,
+                records: Some((last_seq + 1, covers_seq)),
+                what,
+            }
         })
     }
 
-    /// Refuses segments whose schema fingerprint is neither this build's `own` nor one that it `accepts`.
-    pub(crate) fn check_fingerprints(&self, own: [u8; 16], accepts: &[[u8; 16]]) -> Result<(), Error> {
+    /// Refuses segments whose schema fingerprint is neither this build's `own` nor one that it
+    /// `accepts`.
+    pub(crate) fn check_fingerprints(
+        &self,
+        own: [u8; 16],
+        accepts: &[[u8; 16]],
+    ) -> Result<(), Error> {
         for segment in &self.chain {
             let found = segment.file.header.fingerprint;
             if found != own && !accepts.contains(&found) {
-                return Err(Error::FingerprintMismatch { file: segment.file.path.clone(), expected: own, found });
+                return Err(Error::FingerprintMismatch {
+                    file: segment.file.path.clone(),
+                    expected: own,
+                    found,
+                });
             }
         }
         Ok(())
     }
 
     fn read_once(fs: &dyn Fs, dir: &Path) -> Result<Self, Error> {
-        // The floor is read before the listing. A segment that is unlinked after that is either missing from the
-        // listing, which `recheck_manifests` notices, or it was listed and opening it fails; both times the listing is
-        // repeated.
+        // The floor is read before the listing. A segment that is unlinked after that is either
+        // missing from the listing, which `recheck_manifests` notices, or it was listed and opening
+        // it fails; both times the listing is repeated.
         let mut catalog = Self::default();
         catalog.read_manifests(fs, dir)?;
         let names = match fs.list(dir) {
@@ -125,7 +144,12 @@ impl Catalog {
             } else if let Some((number, first_seq)) = parse_segment_name(&name) {
                 catalog.number_max = catalog.number_max.max(number);
                 let keep_open = files.len() < MAX_OPEN_FILES;
-                match open_segment(fs, dir, SegmentName { name: &name, number, first_seq }, keep_open)? {
+                match open_segment(
+                    fs,
+                    dir,
+                    SegmentName { name: &name, number, first_seq },
+                    keep_open,
+                )? {
                     Ok(file) => files.push(Entry::Good(file)),
                     Err(damage) => files.push(Entry::Unreadable { number, first_seq, damage }),
                 }
@@ -151,29 +175,42 @@ impl Catalog {
         Ok(())
     }
 
-    fn manifest<T>(&mut self, decoded: Result<T, ManifestError>, dir: &Path, name: &str) -> Result<Option<T>, Error> {
+    fn manifest<T>(
+        &mut self,
+        decoded: Result<T, ManifestError>,
+        dir: &Path,
+        name: &str,
+    ) -> Result<Option<T>, Error> {
         match decoded {
             Ok(manifest) => Ok(Some(manifest)),
             Err(ManifestError::Newer(found)) => Err(newer(&dir.join(name), found)),
             Err(ManifestError::Bad) => {
                 let what = "the manifest's checksum is wrong";
-                self.damage.push(Damage { file: name.to_owned(), offset: 0, len: 0, records: None, what });
+                self.damage.push(Damage {
+                    file: name.to_owned(),
+                    offset: 0,
+                    len: 0,
+                    records: None,
+                    what,
+                });
                 Ok(None)
             }
         }
     }
 
-    /// A compaction may have raised the floor and unlinked segments between the two reads, and a writer may have replaced
-    /// the last segment. Then segments that seem missing are not.
+    /// A compaction may have raised the floor and unlinked segments between the two reads, and a
+    /// writer may have replaced the last segment. Then segments that seem missing are not.
     fn recheck_manifests(&self, fs: &dyn Fs, dir: &Path) -> Result<(), Error> {
         if self.damage.is_empty() {
             return Ok(());
         }
-        let now = read_small(fs, &dir.join(SNAPSHOT))?.and_then(|bytes| SnapshotManifest::decode(&bytes).ok());
+        let now = read_small(fs, &dir.join(SNAPSHOT))?
+            .and_then(|bytes| SnapshotManifest::decode(&bytes).ok());
         if now.is_some() && now.map(|m| m.generation) != self.snapshot.map(|m| m.generation) {
             return Err(Error::Replaced { file: dir.join(SNAPSHOT) });
         }
-        let now = read_small(fs, &dir.join(SEGMENTS))?.and_then(|bytes| SegmentsManifest::decode(&bytes).ok());
+        let now = read_small(fs, &dir.join(SEGMENTS))?
+            .and_then(|bytes| SegmentsManifest::decode(&bytes).ok());
         if now.is_some() && now.map(|m| m.generation) != self.segments.map(|m| m.generation) {
             return Err(Error::Replaced { file: dir.join(SEGMENTS) });
         }
@@ -213,7 +250,8 @@ impl Catalog {
                 None => self.begin_chain(&file),
                 Some(next) if next.prev_number > file.header.stands_to => {
                     if next.prev.last_seq <= self.floor_seq() {
-                        // Its successor is gone and was below the floor, so this one is below the floor too.
+                        // Its successor is gone and was below the floor, so this one is below the
+                        // floor too.
                         self.leftovers.push(file.name);
                         continue;
                     }
@@ -241,7 +279,8 @@ impl Catalog {
         }
     }
 
-    /// Drops superseded files. Among files for the same numbers, the one with the larger range is valid.
+    /// Drops superseded files. Among files for the same numbers, the one with the larger range is
+    /// valid.
     fn drop_superseded(&mut self, files: &mut Vec<Entry>) {
         let mut covered_to = 0;
         let leftovers = &mut self.leftovers;
@@ -258,13 +297,20 @@ impl Catalog {
 
     fn begin_chain(&mut self, last: &SegmentFile) {
         let Some(manifest) = self.segments else { return };
-        let gone = manifest.number > last.header.stands_to && manifest.durable_seq > self.floor_seq();
+        let gone =
+            manifest.number > last.header.stands_to && manifest.durable_seq > self.floor_seq();
         if gone {
             let file = segment_name(manifest.number, manifest.first_seq);
             // When the missing segment had no records, the file is all that is lost.
             let first = last.header.first_seq.max(manifest.first_seq);
             let records = (manifest.durable_seq >= first).then_some((first, manifest.durable_seq));
-            self.damage.push(Damage { file, offset: 0, len: 0, records, what: "the last segment is missing" });
+            self.damage.push(Damage {
+                file,
+                offset: 0,
+                len: 0,
+                records,
+                what: "the last segment is missing",
+            });
         }
     }
 
@@ -273,13 +319,24 @@ impl Catalog {
         if manifest.durable_seq > self.floor_seq() && self.damage.is_empty() {
             let records = Some((self.floor_seq() + 1, manifest.durable_seq));
             let file = segment_name(manifest.number, manifest.first_seq);
-            self.damage.push(Damage { file, offset: 0, len: 0, records, what: "every segment is missing" });
+            self.damage.push(Damage {
+                file,
+                offset: 0,
+                len: 0,
+                records,
+                what: "every segment is missing",
+            });
         }
     }
 
     fn missing(&mut self, number: u32, below: u32, last_seq: u64) {
         // An unreadable segment in between has been reported already, under its own name.
-        if self.damage.iter().filter_map(|d| parse_segment_name(&d.file)).any(|(n, _)| n > below && n <= number) {
+        if self
+            .damage
+            .iter()
+            .filter_map(|d| parse_segment_name(&d.file))
+            .any(|(n, _)| n > below && n <= number)
+        {
             return;
         }
         let file = format!("seg-{number:08x}-*.fwl");
@@ -289,11 +346,18 @@ impl Catalog {
 
     fn check_link(&mut self, file: &SegmentFile, next: &SegmentHeader) {
         let alias_ok = !file.header.is_rewritten() || file.header.alias == next.prev;
-        let continues = next.first_seq == next.prev.last_seq.wrapping_add(1) && file.header.first_seq <= next.first_seq;
+        let continues = next.first_seq == next.prev.last_seq.wrapping_add(1)
+            && file.header.first_seq <= next.first_seq;
         if !alias_ok || !continues || next.prev.valid_len < HEADER_LEN as u64 {
             let records = Some((file.header.first_seq, next.first_seq.saturating_sub(1)));
             let what = "the link of the next segment does not match";
-            self.damage.push(Damage { file: file.name.clone(), offset: 0, len: HEADER_LEN as u64, records, what });
+            self.damage.push(Damage {
+                file: file.name.clone(),
+                offset: 0,
+                len: HEADER_LEN as u64,
+                records,
+                what,
+            });
         }
     }
 
@@ -301,11 +365,16 @@ impl Catalog {
         let rewritten = file.header.is_rewritten();
         let stated = self.chain.last().map(|next| next.file.header.prev);
         let (durable_off, durable_seq) = match self.segments {
-            Some(m) if m.number == file.header.number && !rewritten => (m.durable_off, m.durable_seq),
+            Some(m) if m.number == file.header.number && !rewritten => {
+                (m.durable_off, m.durable_seq)
+            }
             _ => (0, 0),
         };
         // A successor that does not name this file says nothing of its end.
-        let named = self.chain.last().is_some_and(|next| next.file.header.prev_number == file.header.stands_to);
+        let named = self
+            .chain
+            .last()
+            .is_some_and(|next| next.file.header.prev_number == file.header.stands_to);
         let extent = match stated {
             _ if rewritten => Extent::Fixed(file.header.born_len),
             Some(link) if named => Extent::Fixed(link.valid_len),

@@ -4,7 +4,8 @@
 //!
 //! Invariant: a file that is opened again is the same file, or it is reported as replaced.
 //!
-//! Must not know: which files belong to the log (that is [`catalog`](super::catalog)), the content of frames.
+//! Must not know: which files belong to the log (that is [`catalog`](super::catalog)), the content
+//! of frames.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,11 +60,14 @@ impl SegmentFile {
         }
         let file = match fs.open(&self.path) {
             Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::Replaced { file: self.path.clone() }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::Replaced { file: self.path.clone() });
+            }
             Err(e) => return Err(Error::io("read", &self.path, e)),
         };
         let mut page = vec![0; HEADER_LEN];
-        let read = read_full_at(&*file, &mut page, 0).map_err(|e| Error::io("read", &self.path, e))?;
+        let read =
+            read_full_at(&*file, &mut page, 0).map_err(|e| Error::io("read", &self.path, e))?;
         page.truncate(read);
         match SegmentHeader::decode(&page) {
             Ok(header) if header == self.header => f(&*file),
@@ -90,7 +94,9 @@ pub(crate) fn open_segment(
     let path = dir.join(name);
     let file = match fs.open(&path) {
         Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::Replaced { file: path }),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(Error::Replaced { file: path });
+        }
         Err(e) => return Err(Error::io("read", &path, e)),
     };
     let mut page = vec![0; HEADER_LEN];

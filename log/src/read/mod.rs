@@ -1,4 +1,5 @@
-//! Reading: a directory as a chain of segments, segments as frames, frames as records. Takes no lock.
+//! Reading: a directory as a chain of segments, segments as frames, frames as records. Takes no
+//! lock.
 
 mod bounds;
 pub(crate) mod catalog;

@@ -1,8 +1,10 @@
-//! The reader: reads the log without a lock and without repairs, also during a running writer or compaction.
+//! The reader: reads the log without a lock and without repairs, also during a running writer or
+//! compaction.
 //!
 //! Owns: iteration in order, by segment and from a sequence number.
 //!
-//! Invariant: a record is delivered once and in order, or its sequence number is in a reported range.
+//! Invariant: a record is delivered once and in order, or its sequence number is in a reported
+//! range.
 //!
 //! Must not know: what a record means, how to repair.
 
@@ -42,7 +44,8 @@ pub struct SegmentInfo {
     pub file: String,
     /// The sequence number of its first record.
     pub first_seq: u64,
-    /// The sequence number after its last record; `None` for the last segment, which may be growing.
+    /// The sequence number after its last record; `None` for the last segment, which may be
+    /// growing.
     pub next_seq: Option<u64>,
     /// Length of the file, allocated zeros included.
     pub bytes: u64,
@@ -91,12 +94,14 @@ impl Summary {
 }
 
 impl Reader {
-    /// Opens the log in `dir`. An empty or missing directory is an empty log. Takes no lock; reads headers.
+    /// Opens the log in `dir`. An empty or missing directory is an empty log. Takes no lock; reads
+    /// headers.
     ///
     /// # Errors
     ///
-    /// [`Error::NewerFormat`], or the system's error. Damage is not an error here: [`damage`](Self::damage) returns the
-    /// damage of headers and manifests, and each pass reports it again with its own findings.
+    /// [`Error::NewerFormat`], or the system's error. Damage is not an error here:
+    /// [`damage`](Self::damage) returns the damage of headers and manifests, and each pass reports
+    /// it again with its own findings.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Self::open_with(Arc::new(RealFs), dir)
     }
@@ -107,14 +112,15 @@ impl Reader {
         Ok(Self { fs, dir: dir.to_owned(), catalog, blocks: None })
     }
 
-    /// Reads packed records too, which have this layout. Without it, a pass over a packed segment is an
-    /// [`Error::Invalid`].
+    /// Reads packed records too, which have this layout. Without it, a pass over a packed segment
+    /// is an [`Error::Invalid`].
     #[must_use]
     pub fn with_blocks(self, format: &'static dyn BlockFormat) -> Self {
         Self { blocks: Some(format), ..self }
     }
 
-    /// Refuses segments whose schema fingerprint is not among `known` (the first of which is this build's own).
+    /// Refuses segments whose schema fingerprint is not among `known` (the first of which is this
+    /// build's own).
     ///
     /// # Errors
     ///
@@ -155,18 +161,22 @@ impl Reader {
         self.catalog.store
     }
 
-    /// Returns the floor: records up to here may be gone from the segments, because snapshots cover them.
+    /// Returns the floor: records up to here may be gone from the segments, because snapshots cover
+    /// them.
     pub fn floor_seq(&self) -> u64 {
         self.catalog.floor_seq()
     }
 
-    /// Returns the time of the last compaction, or `None` before the first one. The newest compacted segment's file has
-    /// it. If no compacted segment is left, this is the time of the newest snapshot, which may be later. Costs one
-    /// system call for each compacted segment.
+    /// Returns the time of the last compaction, or `None` before the first one. The newest
+    /// compacted segment's file has it. If no compacted segment is left, this is the time of the
+    /// newest snapshot, which may be later. Costs one system call for each compacted segment.
     pub fn compacted_at(&self) -> Option<SystemTime> {
         let changed = |file: &str| self.dir.join(file).metadata().ok()?.modified().ok();
-        let newest =
-            self.segments().filter(|segment| segment.rewritten).filter_map(|segment| changed(&segment.file)).max();
+        let newest = self
+            .segments()
+            .filter(|segment| segment.rewritten)
+            .filter_map(|segment| changed(&segment.file))
+            .max();
         newest.or_else(|| if self.floor_seq() > 0 { changed(SNAPSHOT) } else { None })
     }
 
@@ -174,14 +184,19 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// The system's error, or [`Error::Replaced`] if a compaction removed a file that was not open yet. Damage and a
-    /// torn tail are in the summary: a caller that ignores [`Summary::damage`] silently skips records.
+    /// The system's error, or [`Error::Replaced`] if a compaction removed a file that was not open
+    /// yet. Damage and a torn tail are in the summary: a caller that ignores [`Summary::damage`]
+    /// silently skips records.
     pub fn for_each(&self, f: impl FnMut(u64, RecordRef<'_>)) -> Result<Summary, Error> {
         self.for_each_from(0, f)
     }
 
     /// As [`for_each`](Self::for_each), from a sequence number on. Earlier segments are not read.
-    pub fn for_each_from(&self, seq: u64, mut f: impl FnMut(u64, RecordRef<'_>)) -> Result<Summary, Error> {
+    pub fn for_each_from(
+        &self,
+        seq: u64,
+        mut f: impl FnMut(u64, RecordRef<'_>),
+    ) -> Result<Summary, Error> {
         let mut summary = Summary { damage: self.catalog.damage.clone(), ..Summary::default() };
         for (i, segment) in self.catalog.chain.iter().enumerate() {
             if segment.next_seq().is_none_or(|next| next > seq) {
@@ -191,7 +206,8 @@ impl Reader {
         Ok(summary)
     }
 
-    /// Calls `f` with the records of the `index`-th segment from `seq` on, in order, for a replay with several threads.
+    /// Calls `f` with the records of the `index`-th segment from `seq` on, in order, for a replay
+    /// with several threads.
     ///
     /// # Errors
     ///
@@ -216,9 +232,9 @@ impl Reader {
         Ok(summary)
     }
 
-    /// As [`segment_for_each`](Self::segment_for_each) up to `upto`, for repeated passes over a growing segment. `mark`
-    /// stores the position, so that the next pass begins there. Bytes after `upto` are not read, and bytes before the
-    /// mark are not checked again.
+    /// As [`segment_for_each`](Self::segment_for_each) up to `upto`, for repeated passes over a
+    /// growing segment. `mark` stores the position, so that the next pass begins there. Bytes after
+    /// `upto` are not read, and bytes before the mark are not checked again.
     ///
     /// # Errors
     ///
@@ -260,7 +276,9 @@ impl Reader {
                         }
                     }
                 }
-                if let Some(reached) = frame.reached.filter(|reached| reached.next_seq <= upto.saturating_add(1)) {
+                if let Some(reached) =
+                    frame.reached.filter(|reached| reached.next_seq <= upto.saturating_add(1))
+                {
                     mark.keep(&segment.file.header, reached);
                 }
                 frame.header.next_seq() <= upto
@@ -274,10 +292,17 @@ impl Reader {
         Ok(summary)
     }
 
-    /// Returns the records as an iterator, with buffers of about a segment. Damage and a torn tail are items too, at
-    /// their position, so that callers cannot overlook them. [`for_each`](Self::for_each) is faster.
+    /// Returns the records as an iterator, with buffers of about a segment. Damage and a torn tail
+    /// are items too, at their position, so that callers cannot overlook them.
+    /// [`for_each`](Self::for_each) is faster.
     pub fn records(&self) -> RecordIter<'_> {
-        let ready = self.catalog.damage.iter().cloned().map(|damage| Ok(ReadItem::Damage(damage))).collect();
+        let ready = self
+            .catalog
+            .damage
+            .iter()
+            .cloned()
+            .map(|damage| Ok(ReadItem::Damage(damage)))
+            .collect();
         RecordIter { reader: self, segment: 0, ready }
     }
 
@@ -305,8 +330,8 @@ impl Reader {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Checks the `index`-th segment as [`segment_for_each`](Self::segment_for_each) does, without unpacking anything
-    /// if this reader does not know the layout.
+    /// Checks the `index`-th segment as [`segment_for_each`](Self::segment_for_each) does, without
+    /// unpacking anything if this reader does not know the layout.
     pub(crate) fn check_segment(&self, index: usize) -> Result<Summary, Error> {
         if self.blocks.is_some() {
             return self.segment_for_each(index, 0, |_, _| {});
@@ -333,23 +358,25 @@ impl Reader {
         let Some(segment) = self.catalog.chain.get(index) else {
             return Err(Error::Invalid(format!("there is no segment {index}")));
         };
-        let report = segment
-            .file
-            .with_file(&*self.fs, |file| scan_segment(&*self.fs, segment, file, &mut |frame| f(summary, frame)))?;
+        let report = segment.file.with_file(&*self.fs, |file| {
+            scan_segment(&*self.fs, segment, file, &mut |frame| f(summary, frame))
+        })?;
         summary.bytes += match segment.extent {
             Extent::Fixed(end) => end,
             Extent::Open => report.end.valid_len,
         };
-        summary.max_time = summary.max_time.max((report.max_time != TIME_UNKNOWN).then_some(report.max_time));
+        summary.max_time =
+            summary.max_time.max((report.max_time != TIME_UNKNOWN).then_some(report.max_time));
         summary.torn = report.torn;
         let whole = report.damage.is_empty();
         summary.damage.extend(report.damage);
         let at_end = index + 1 == self.catalog.chain.len();
-        if let Some(Damage { records: Some((_, last)), .. }) = summary.damage.last_mut().filter(|_| at_end && !whole)
+        if let Some(Damage { records: Some((_, last)), .. }) =
+            summary.damage.last_mut().filter(|_| at_end && !whole)
             && *last >= report.end.last_seq
         {
-            // A snapshot is taken of durable records only. So the records that it covers were there, even if no frame
-            // is left that shows it.
+            // A snapshot is taken of durable records only. So the records that it covers were
+            // there, even if no frame is left that shows it.
             *last = (*last).max(self.catalog.covers_seq());
         }
         if whole && at_end {
@@ -438,7 +465,8 @@ impl RecordIter<'_> {
             }
         });
         self.segment += 1;
-        // Damage is delivered in the order of sequence numbers: before the records that come after it.
+        // Damage is delivered in the order of sequence numbers: before the records that come after
+        // it.
         for damage in summary.damage {
             let at = self.ready.iter().position(|item| {
                 let first = damage.records.map_or(u64::MAX, |(first, _)| first);

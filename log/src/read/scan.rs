@@ -1,9 +1,10 @@
 //! The scanner of one segment: reads frame by frame and classifies the end of the good frames.
 //!
-//! Owns: the read window, the definition of a good frame in its context, the search for frames after a bad one.
+//! Owns: the read window, the definition of a good frame in its context, the search for frames
+//! after a bad one.
 //!
-//! Invariants: an I/O error is returned as an error and is never taken for damage; every loop moves on by at least 16
-//! bytes.
+//! Invariants: an I/O error is returned as an error and is never taken for damage; every loop moves
+//! on by at least 16 bytes.
 //!
 //! Must not know: other segments, what to do about damage.
 
@@ -11,8 +12,8 @@ use std::path::Path;
 
 use crate::error::Error;
 use crate::format::{
-    AlignedBuf, BlockHead, FRAME_ALIGN, FRAME_HEADER_LEN, FRAME_MAGIC, FrameHeader, FrameKind, HEADER_LEN, Link, Seal,
-    SegmentHeader, TIME_UNKNOWN, count_records, next_digest, payload_crc,
+    AlignedBuf, BlockHead, FRAME_ALIGN, FRAME_HEADER_LEN, FRAME_MAGIC, FrameHeader, FrameKind,
+    HEADER_LEN, Link, Seal, SegmentHeader, TIME_UNKNOWN, count_records, next_digest, payload_crc,
 };
 use crate::fs::{FsFile, read_full_at};
 
@@ -40,8 +41,8 @@ impl Window<'_> {
         Ok(self.buf.bytes().get(at..self.have.min(at + len)).unwrap_or_default())
     }
 
-    /// The bytes at `offset`, as many as one piece has: none only at the end of the file. A piece never enlarges the
-    /// window, which is short in a short file.
+    /// The bytes at `offset`, as many as one piece has: none only at the end of the file. A piece
+    /// never enlarges the window, which is short in a short file.
     fn piece(&mut self, offset: u64) -> Result<&[u8], Error> {
         self.get(offset, self.buf.len().min(PIECE_LEN))
     }
@@ -109,7 +110,8 @@ pub(crate) struct Scanner<'f> {
     window: Window<'f>,
     nonce: u64,
     extent: Extent,
-    /// One more than the largest sequence number that may occur, in a rewritten segment, where numbers may skip.
+    /// One more than the largest sequence number that may occur, in a rewritten segment, where
+    /// numbers may skip.
     gaps_up_to: Option<u64>,
     /// Whether frames of blocks may occur.
     has_blocks: bool,
@@ -132,9 +134,15 @@ pub(crate) struct Scanner<'f> {
 }
 
 impl<'f> Scanner<'f> {
-    pub(crate) fn new(file: &'f dyn FsFile, path: &'f Path, header: &SegmentHeader, extent: Extent) -> Self {
+    pub(crate) fn new(
+        file: &'f dyn FsFile,
+        path: &'f Path,
+        header: &SegmentHeader,
+        extent: Extent,
+    ) -> Self {
         let file_len = file.len().unwrap_or(WINDOW_LEN as u64);
-        let window_len = usize::try_from(file_len).unwrap_or(WINDOW_LEN).clamp(HEADER_LEN, WINDOW_LEN);
+        let window_len =
+            usize::try_from(file_len).unwrap_or(WINDOW_LEN).clamp(HEADER_LEN, WINDOW_LEN);
         // Pieces follow each other at multiples of 16.
         let window_len = window_len.next_multiple_of(FRAME_ALIGN as usize);
         Self {
@@ -160,7 +168,14 @@ impl<'f> Scanner<'f> {
     /// Where it stands; none where frames were left out, and behind a seal.
     pub(crate) fn reached(&self) -> Option<Reached> {
         let Self { offset, next_seq, digest, proven, records, max_time, .. } = *self;
-        (!self.skipped && !self.sealed).then_some(Reached { offset, next_seq, digest, proven, records, max_time })
+        (!self.skipped && !self.sealed).then_some(Reached {
+            offset,
+            next_seq,
+            digest,
+            proven,
+            records,
+            max_time,
+        })
     }
 
     /// Goes on where an earlier scanner of the same file stood.
@@ -183,7 +198,11 @@ impl<'f> Scanner<'f> {
         }
         let Some(header) = FrameHeader::decode(bytes, self.nonce, offset) else {
             let cut = bytes.len() < FRAME_HEADER_LEN;
-            return Ok(Step::Bad(if cut { "the file is cut short" } else { "a frame header is wrong" }));
+            return Ok(Step::Bad(if cut {
+                "the file is cut short"
+            } else {
+                "a frame header is wrong"
+            }));
         };
         let mut raw = [0; FRAME_HEADER_LEN];
         raw.copy_from_slice(bytes);
@@ -258,7 +277,12 @@ impl<'f> Scanner<'f> {
         Ok(tail)
     }
 
-    fn misplaced_at(&self, offset: u64, header: &FrameHeader, after_damage: bool) -> Option<&'static str> {
+    fn misplaced_at(
+        &self,
+        offset: u64,
+        header: &FrameHeader,
+        after_damage: bool,
+    ) -> Option<&'static str> {
         if self.sealed && !after_damage {
             return Some("a frame follows the seal");
         }
@@ -268,18 +292,27 @@ impl<'f> Scanner<'f> {
             return Some("a frame goes beyond the end");
         }
         match self.gaps_up_to {
-            _ if after_damage => (header.first_seq < self.next_seq).then_some("sequence numbers go back"),
+            _ if after_damage => {
+                (header.first_seq < self.next_seq).then_some("sequence numbers go back")
+            }
             Some(limit) => {
                 let ok = header.first_seq >= self.next_seq && header.next_seq() <= limit;
                 (!ok).then_some("sequence numbers go back")
             }
-            None => (header.first_seq != self.next_seq).then_some("sequence numbers do not continue"),
+            None => {
+                (header.first_seq != self.next_seq).then_some("sequence numbers do not continue")
+            }
         }
     }
 
     /// Returns how many records a good payload has, or what is wrong with it.
-    fn check_payload(&mut self, header: &FrameHeader, offset: u64) -> Result<Result<u32, &'static str>, Error> {
-        let (first_seq, digest, records, skipped) = (self.first_seq, self.digest, self.records, self.skipped);
+    fn check_payload(
+        &mut self,
+        header: &FrameHeader,
+        offset: u64,
+    ) -> Result<Result<u32, &'static str>, Error> {
+        let (first_seq, digest, records, skipped) =
+            (self.first_seq, self.digest, self.records, self.skipped);
         let has_blocks = self.has_blocks;
         let len = header.payload_len as usize;
         let rest = (header.frame_len() as usize) - FRAME_HEADER_LEN;
@@ -308,7 +341,9 @@ impl<'f> Scanner<'f> {
             FrameKind::Marker => true,
             FrameKind::Seal => Seal::decode(payload).is_some_and(|seal| {
                 let counts = seal.digest == digest && seal.count == records;
-                seal.first_seq == first_seq && seal.last_seq.wrapping_add(1) == header.first_seq && (skipped || counts)
+                seal.first_seq == first_seq
+                    && seal.last_seq.wrapping_add(1) == header.first_seq
+                    && (skipped || counts)
             }),
         };
         Ok(if ok { Ok(found) } else { Err("a frame contradicts itself") })

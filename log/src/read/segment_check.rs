@@ -2,8 +2,8 @@
 //!
 //! Owns: FORMAT.md section 4.
 //!
-//! Invariant: every byte that should be part of the log is either visited as part of a good frame or named in a
-//! [`Damage`].
+//! Invariant: every byte that should be part of the log is either visited as part of a good frame
+//! or named in a [`Damage`].
 //!
 //! Must not know: locks, writing, what a record means.
 
@@ -15,7 +15,8 @@ use crate::fs::{Fs, FsFile};
 use crate::read::chain::ChainSegment;
 use crate::read::scan::{Extent, Reached, Scanner, Step};
 
-/// How often a bad frame in the last segment is read again before it is judged: a writer may be in the middle of it.
+/// How often a bad frame in the last segment is read again before it is judged: a writer may be in
+/// the middle of it.
 const REREADS: u32 = 4;
 
 /// The result of a scan.
@@ -45,7 +46,8 @@ pub(crate) struct GoodFrame<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Scans a segment and calls `visit` with each good frame; `visit` ends the scan by returning false.
+/// Scans a segment and calls `visit` with each good frame; `visit` ends the scan by returning
+/// false.
 pub(crate) fn scan_segment(
     fs: &dyn Fs,
     segment: &ChainSegment,
@@ -55,7 +57,8 @@ pub(crate) fn scan_segment(
     scan_segment_from(fs, segment, file, None, visit)
 }
 
-/// As [`scan_segment`], continuing from an earlier scan of the same file. Frames that were good are not checked again.
+/// As [`scan_segment`], continuing from an earlier scan of the same file. Frames that were good are
+/// not checked again.
 pub(crate) fn scan_segment_from(
     fs: &dyn Fs,
     segment: &ChainSegment,
@@ -65,13 +68,15 @@ pub(crate) fn scan_segment_from(
 ) -> Result<SegmentReport, Error> {
     let mut scanner = Scanner::new(file, &segment.file.path, &segment.file.header, segment.extent);
     from.iter().for_each(|from| scanner.go_on(from));
-    let mut judge = Judge { fs, segment, damage: Vec::new(), torn: None, rereads: 0, suspect: None };
+    let mut judge =
+        Judge { fs, segment, damage: Vec::new(), torn: None, rereads: 0, suspect: None };
     loop {
         match scanner.step()? {
             Step::Frame(header) => {
                 judge.rereads = 0;
                 let (end, reached, records) = (scanner.offset, scanner.reached(), scanner.in_frame);
-                if !visit(GoodFrame { header, records, end, reached, payload: scanner.payload()? }) {
+                if !visit(GoodFrame { header, records, end, reached, payload: scanner.payload()? })
+                {
                     break;
                 }
             }
@@ -102,7 +107,8 @@ struct Judge<'s> {
     damage: Vec<Damage>,
     torn: Option<TornTail>,
     rereads: u32,
-    /// A position that looked damaged. It is checked once more after the proof of the damage was read.
+    /// A position that looked damaged. It is checked once more after the proof of the damage was
+    /// read.
     suspect: Option<u64>,
 }
 
@@ -115,7 +121,8 @@ impl Judge<'_> {
             if known > scanner.offset {
                 if scanner.proven <= scanner.offset && self.has_all_records(scanner.next_seq) {
                     let (file, offset) = (self.segment.file.name.clone(), scanner.offset);
-                    self.torn = Some(TornTail { file, offset, bytes: 0, records_kept: scanner.records });
+                    self.torn =
+                        Some(TornTail { file, offset, bytes: 0, records_kept: scanner.records });
                     return;
                 }
                 let last = self.last_lost_seq(scanner.next_seq, None);
@@ -129,10 +136,17 @@ impl Judge<'_> {
             None => !header.is_rewritten() || scanner.sealed,
         };
         if !fits && scanner.is_complete() {
-            // Every frame is good, but the whole is not what the successor recorded. So no smaller range can be named.
+            // Every frame is good, but the whole is not what the successor recorded. So no smaller
+            // range can be named.
             let last = self.last_known_seq().unwrap_or(u64::MAX);
             let what = "the content does not match the link of the next segment";
-            self.push(HEADER_LEN as u64, scanner.offset - HEADER_LEN as u64, header.first_seq, last, what);
+            self.push(
+                HEADER_LEN as u64,
+                scanner.offset - HEADER_LEN as u64,
+                header.first_seq,
+                last,
+                what,
+            );
         }
     }
 
@@ -141,7 +155,8 @@ impl Judge<'_> {
         let at = scanner.offset;
         if self.segment.extent == Extent::Open {
             if self.rereads < REREADS {
-                // The first time there is no pause: later frames may have been written since the first look.
+                // The first time there is no pause: later frames may have been written since the
+                // first look.
                 if self.rereads > 0 {
                     self.fs.pause(Duration::from_millis(u64::from(self.rereads)));
                 }
@@ -156,12 +171,17 @@ impl Judge<'_> {
                 || tail.proven <= at && !behind && self.has_all_records(scanner.next_seq)
             {
                 let file = self.segment.file.name.clone();
-                self.torn = Some(TornTail { file, offset: at, bytes: tail.bytes, records_kept: scanner.records });
+                self.torn = Some(TornTail {
+                    file,
+                    offset: at,
+                    bytes: tail.bytes,
+                    records_kept: scanner.records,
+                });
                 return Ok(false);
             }
             if self.suspect != Some(at) {
-                // A writer may have finished this frame, and written what proves it durable, after we looked. So look
-                // once more.
+                // A writer may have finished this frame, and written what proves it durable, after
+                // we looked. So look once more.
                 self.suspect = Some(at);
                 scanner.refresh();
                 return Ok(true);
@@ -170,7 +190,9 @@ impl Judge<'_> {
         let expected = scanner.next_seq;
         let good = scanner.skip_to_good()?;
         match good {
-            Some(offset) => self.push(at, offset - at, expected, scanner.next_seq.saturating_sub(1), what),
+            Some(offset) => {
+                self.push(at, offset - at, expected, scanner.next_seq.saturating_sub(1), what)
+            }
             None => {
                 let end = match self.segment.extent {
                     Extent::Fixed(end) => end,
@@ -184,14 +206,16 @@ impl Judge<'_> {
         Ok(good.is_some())
     }
 
-    /// Whether every record that the manifest knows of is there. It is written when the log is closed, and nothing is
-    /// appended after that: what is missing behind the last record is the mark that closed it, and no loss.
+    /// Whether every record that the manifest knows of is there. It is written when the log is
+    /// closed, and nothing is appended after that: what is missing behind the last record is the
+    /// mark that closed it, and no loss.
     fn has_all_records(&self, next_seq: u64) -> bool {
         self.segment.durable_seq > 0 && self.segment.durable_seq + 1 == next_seq
     }
 
-    /// The last record that is lost when everything from `expected` on is. What the manifest says may be of long ago;
-    /// then a frame header that can still be read tells more, and without one nothing is known.
+    /// The last record that is lost when everything from `expected` on is. What the manifest says
+    /// may be of long ago; then a frame header that can still be read tells more, and without one
+    /// nothing is known.
     fn last_lost_seq(&self, expected: u64, behind: Option<u64>) -> u64 {
         if let Some(next) = self.segment.next_seq() {
             return next - 1;
@@ -207,25 +231,39 @@ impl Judge<'_> {
 
     fn push(&mut self, offset: u64, len: u64, first: u64, last: u64, what: &'static str) {
         let records = (last >= first).then_some((first, last));
-        self.damage.push(Damage { file: self.segment.file.name.clone(), offset, len, records, what });
+        self.damage.push(Damage {
+            file: self.segment.file.name.clone(),
+            offset,
+            len,
+            records,
+            what,
+        });
     }
 }
 
-/// Makes the ranges of missing and unreadable segments exact, by reading the ends of their neighbours.
-pub(crate) fn refine_damage(fs: &dyn Fs, chain: &[ChainSegment], damage: &mut [Damage]) -> Result<(), Error> {
+/// Makes the ranges of missing and unreadable segments exact, by reading the ends of their
+/// neighbours.
+pub(crate) fn refine_damage(
+    fs: &dyn Fs,
+    chain: &[ChainSegment],
+    damage: &mut [Damage],
+) -> Result<(), Error> {
     for place in damage.iter_mut() {
         let Some((first, last)) = place.records else { continue };
         let next = chain.iter().position(|s| match last {
             u64::MAX => s.file.header.first_seq > first,
             _ => s.file.header.first_seq == last + 1,
         });
-        let before = next.map_or(chain.last(), |next| next.checked_sub(1).and_then(|i| chain.get(i)));
+        let before =
+            next.map_or(chain.last(), |next| next.checked_sub(1).and_then(|i| chain.get(i)));
         let end = match before {
             Some(segment) if segment.file.name == place.file => continue,
             Some(segment) => match segment.next_seq() {
                 Some(next) => next,
                 None => {
-                    let report = segment.file.with_file(fs, |f| scan_segment(fs, segment, f, &mut |_| true))?;
+                    let report = segment
+                        .file
+                        .with_file(fs, |f| scan_segment(fs, segment, f, &mut |_| true))?;
                     report.end.last_seq + 1
                 }
             },

@@ -1,9 +1,10 @@
-//! Sharded replay: one thread reads, checks and sorts; the others fold, each key always on the same thread.
+//! Sharded replay: one thread reads, checks and sorts; the others fold, each key always on the same
+//! thread.
 //!
 //! Owns: cutting the stream of frames into batches and handing them out.
 //!
-//! Invariants: records with one key are seen in order by one shard; a shard looks at its own records only; memory is
-//! bounded by a few batches, however large the log.
+//! Invariants: records with one key are seen in order by one shard; a shard looks at its own
+//! records only; memory is bounded by a few batches, however large the log.
 //!
 //! Must not know: what a record means.
 
@@ -13,7 +14,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::error::{Damage, Error};
 use crate::format::{
-    AlignedBuf, BlockHead, FrameKind, OwnedBlock, RECORD_HEADER_LEN, RecordRef, SeqNumbers, UnpackError, record_len,
+    AlignedBuf, BlockHead, FrameKind, OwnedBlock, RECORD_HEADER_LEN, RecordRef, SeqNumbers,
+    UnpackError, record_len,
 };
 use crate::read::progress::Progress;
 use crate::read::reader::{Reader, Summary};
@@ -31,7 +33,8 @@ const AHEAD: usize = 16;
 /// How often a compaction may take a file away.
 const MAX_REOPENINGS: u32 = 8;
 
-/// Payloads of frames, one behind the other at multiples of 16, and where each shard's records are in them.
+/// Payloads of frames, one behind the other at multiples of 16, and where each shard's records are
+/// in them.
 #[derive(Default)]
 struct Batch {
     bytes: AlignedBuf,
@@ -39,8 +42,8 @@ struct Batch {
     by_shard: Vec<Vec<RecordPosition>>,
 }
 
-/// The position and header of a record. The sorting thread has read the header, so the folding threads need not read it
-/// again.
+/// The position and header of a record. The sorting thread has read the header, so the folding
+/// threads need not read it again.
 #[derive(Clone, Copy)]
 struct RecordPosition {
     seq: u64,
@@ -54,8 +57,8 @@ struct RecordPosition {
 
 /// How an application folds the records of a block without making records of them.
 ///
-/// A block is prepared once, on the thread that reads; all shards read what was prepared. Each gets the places of the
-/// records that it folds.
+/// A block is prepared once, on the thread that reads; all shards read what was prepared. Each gets
+/// the places of the records that it folds.
 pub trait BlockFold<S>: Sync {
     /// A block as the shards read it.
     type Prepared: Send + Sync;
@@ -64,7 +67,8 @@ pub trait BlockFold<S>: Sync {
     ///
     /// # Errors
     ///
-    /// [`UnpackError`], for a block that [`BlockFormat::unpack`](crate::BlockFormat::unpack) refuses too.
+    /// [`UnpackError`], for a block that [`BlockFormat::unpack`](crate::BlockFormat::unpack)
+    /// refuses too.
     fn prepare(&self, block: OwnedBlock) -> Result<Self::Prepared, UnpackError>;
 
     /// Returns the keys of its records, in order.
@@ -75,7 +79,12 @@ pub trait BlockFold<S>: Sync {
     /// # Errors
     ///
     /// As [`prepare`](Self::prepare).
-    fn fold(&self, state: &mut S, block: &Self::Prepared, records: &[BlockRecord]) -> Result<(), UnpackError>;
+    fn fold(
+        &self,
+        state: &mut S,
+        block: &Self::Prepared,
+        records: &[BlockRecord],
+    ) -> Result<(), UnpackError>;
 }
 
 /// A record of a block, by its place.
@@ -139,10 +148,11 @@ struct Folded<S> {
 }
 
 impl Reader {
-    /// Calls `f` with every record from `seq` on, with one thread per shard and one that reads. Records with one
-    /// `key_hash` go to one shard, in order; different keys may overtake each other. `progress` is called after each
-    /// segment. `ahead` gets the keys of the next few records of a shard, so that it can prefetch their data. Uses some
-    /// 4 MiB of memory, and 32 B per record in flight.
+    /// Calls `f` with every record from `seq` on, with one thread per shard and one that reads.
+    /// Records with one `key_hash` go to one shard, in order; different keys may overtake each
+    /// other. `progress` is called after each segment. `ahead` gets the keys of the next few
+    /// records of a shard, so that it can prefetch their data. Uses some 4 MiB of memory, and 32 B
+    /// per record in flight.
     ///
     /// ```
     /// # use fetchwise_log::{Log, LogOptions, Reader, Record};
@@ -159,9 +169,9 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// The system's error; the records folded until then are of no use. A concurrent compaction is not an error,
-    /// because the replacing files are read instead, unless it dropped records that were still to come:
-    /// [`Error::Replaced`].
+    /// The system's error; the records folded until then are of no use. A concurrent compaction is
+    /// not an error, because the replacing files are read instead, unless it dropped records that
+    /// were still to come: [`Error::Replaced`].
     pub fn for_each_sharded<S: Send>(
         &self,
         seq: u64,
@@ -173,8 +183,9 @@ impl Reader {
         self.sharded(seq, shards, &Handlers { ahead, f, blocks: None::<&NoFold> }, &mut progress)
     }
 
-    /// As [`for_each_sharded`](Self::for_each_sharded), with blocks that are folded as they are: `blocks` gets their
-    /// records instead of `f`. A block that a shard refuses is an error; then the records folded are of no use.
+    /// As [`for_each_sharded`](Self::for_each_sharded), with blocks that are folded as they are:
+    /// `blocks` gets their records instead of `f`. A block that a shard refuses is an error; then
+    /// the records folded are of no use.
     ///
     /// # Errors
     ///
@@ -248,10 +259,11 @@ impl Reader {
                 break;
             }
             let next = summary.last_seq.map_or(seq, |last| last + 1);
-            let again = Self { blocks: self.blocks, ..Self::open_with(self.fs.clone(), &self.dir)? };
+            let again =
+                Self { blocks: self.blocks, ..Self::open_with(self.fs.clone(), &self.dir)? };
             if again.floor_seq() >= next {
-                // The records that come next were dropped and are in a snapshot now. This replay did not begin with
-                // that one.
+                // The records that come next were dropped and are in a snapshot now. This replay
+                // did not begin with that one.
                 break;
             }
             summary.damage.clear();
@@ -268,7 +280,11 @@ impl Reader {
         summary: &mut Summary,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), Error> {
-        let total = self.segments().filter(|s| s.next_seq.is_none_or(|next| next > seq)).map(|s| s.bytes).sum();
+        let total = self
+            .segments()
+            .filter(|s| s.next_seq.is_none_or(|next| next > seq))
+            .map(|s| s.bytes)
+            .sum();
         summary.damage.extend_from_slice(self.damage());
         let mut batches = Batches::new(queues);
         let mut done = 0;
@@ -290,7 +306,9 @@ impl Reader {
                         added.map(Some).map_err(|why| refusal(&self.dir, damage, why))
                     }
                     _ => unpacker.records(&segment.file, &frame).map(|records| {
-                        records.map(|records| (batches.add(seq, &records), records.seqs().find(|&first| first >= seq)))
+                        records.map(|records| {
+                            (batches.add(seq, &records), records.seqs().find(|&first| first >= seq))
+                        })
                     }),
                 };
                 match added {
@@ -337,7 +355,14 @@ impl Batch {
                 // A batch is no longer than a frame may be, or than `BATCH_BYTES`.
                 let (start, len) = (at as u32, payload.len() as u32);
                 let shard = (key_hash % shards) as usize;
-                self.by_shard[shard].push(RecordPosition { seq, key_hash, start, len, kind, schema });
+                self.by_shard[shard].push(RecordPosition {
+                    seq,
+                    key_hash,
+                    start,
+                    len,
+                    kind,
+                    schema,
+                });
             }
             at += record_len(payload.len());
         }
@@ -377,7 +402,8 @@ impl<'q, P> Batches<'q, P> {
         self.filling.add(from, frame)
     }
 
-    /// Hands out a block. Returns how many records from `from` on it has, and the number of the first one.
+    /// Hands out a block. Returns how many records from `from` on it has, and the number of the
+    /// first one.
     fn add_block<S, B: BlockFold<S, Prepared = P>>(
         &mut self,
         from: u64,
@@ -395,9 +421,15 @@ impl<'q, P> Batches<'q, P> {
         let mut by_shard = vec![Vec::with_capacity(keys.len() / shards * 9 / 8 + 16); shards];
         let (mut records, mut first) = (0, None);
         let seqs = SeqNumbers::new(frame.header.first_seq, head.gaps(frame.payload));
-        for ((place, &key_hash), seq) in keys.iter().enumerate().zip(seqs).filter(|(_, seq)| *seq >= from) {
+        for ((place, &key_hash), seq) in
+            keys.iter().enumerate().zip(seqs).filter(|(_, seq)| *seq >= from)
+        {
             (records, first) = (records + 1, first.or(Some(seq)));
-            by_shard[(key_hash % shards as u64) as usize].push(BlockRecord { seq, key_hash, place });
+            by_shard[(key_hash % shards as u64) as usize].push(BlockRecord {
+                seq,
+                key_hash,
+                place,
+            });
         }
         // Records before the block come first.
         self.hand_out();
@@ -457,7 +489,11 @@ impl<A, F, B> Handlers<'_, A, F, B> {
                         (self.ahead)(state, &keys);
                         for place in places {
                             let RecordPosition { seq, key_hash, kind, schema, .. } = *place;
-                            (self.f)(state, seq, RecordRef { kind, schema, key_hash, payload: batch.payload(place) });
+                            (self.f)(
+                                state,
+                                seq,
+                                RecordRef { kind, schema, key_hash, payload: batch.payload(place) },
+                            );
                         }
                     }
                 }

@@ -1,4 +1,5 @@
-//! Reading snapshots: containers of checksummed sections with the evidence of the records up to a sequence number.
+//! Reading snapshots: containers of checksummed sections with the evidence of the records up to a
+//! sequence number.
 //!
 //! Owns: the file format of FORMAT.md section 6, and finding the newest good snapshot.
 //!
@@ -71,7 +72,8 @@ impl Snapshot {
         &self.path
     }
 
-    /// Returns version and bytes of the first section of a kind. The bytes start at an address divisible by 16.
+    /// Returns version and bytes of the first section of a kind. The bytes start at an address
+    /// divisible by 16.
     pub fn section(&self, kind: u32) -> Option<(u32, &[u8])> {
         let (_, version, range) = self.sections.iter().find(|(k, _, _)| *k == kind)?;
         Some((*version, self.bytes.bytes().get(range.clone())?))
@@ -87,8 +89,8 @@ impl Snapshot {
     }
 }
 
-/// A check of a snapshot's content by the application, which alone knows what the sections mean. The error is the
-/// damage that it found.
+/// A check of a snapshot's content by the application, which alone knows what the sections mean.
+/// The error is the damage that it found.
 pub type SnapshotCheck<'c> = dyn Fn(&Snapshot) -> Result<(), &'static str> + 'c;
 
 /// The result of [`load_snapshot`].
@@ -103,8 +105,8 @@ pub struct SnapshotSearch {
     pub floor_seq: u64,
 }
 
-/// Returns the last sequence number that the files prove durable. A snapshot up to it needs no wait for a writer. Takes
-/// no lock.
+/// Returns the last sequence number that the files prove durable. A snapshot up to it needs no wait
+/// for a writer. Takes no lock.
 ///
 /// # Errors
 ///
@@ -117,8 +119,8 @@ pub fn durable_seq(dir: &Path) -> Result<u64, Error> {
     catalog.proven_seq(&RealFs)
 }
 
-/// Returns the previous snapshot if it is good. A re-fold that checks the newest snapshot starts from it. Takes no
-/// lock.
+/// Returns the previous snapshot if it is good. A re-fold that checks the newest snapshot starts
+/// from it. Takes no lock.
 ///
 /// # Errors
 ///
@@ -134,8 +136,8 @@ pub fn load_previous_snapshot(dir: &Path) -> Result<Option<Snapshot>, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if no good snapshot covers the records below the floor, or if `SNAPSHOT` is damaged;
-/// [`Error::NewerFormat`]; or the system's error.
+/// [`Error::Corrupt`] if no good snapshot covers the records below the floor, or if `SNAPSHOT` is
+/// damaged; [`Error::NewerFormat`]; or the system's error.
 pub fn load_snapshot(dir: &Path) -> Result<SnapshotSearch, Error> {
     load_snapshot_with(Arc::new(RealFs), dir)
 }
@@ -145,23 +147,31 @@ pub fn load_snapshot_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<SnapshotSearch,
     find_snapshot(&*fs, dir, &|_| Ok(()))
 }
 
-/// As [`load_snapshot`], with a check of the content: a snapshot that fails it counts as damaged, so that the one before
-/// it is used, or none.
+/// As [`load_snapshot`], with a check of the content: a snapshot that fails it counts as damaged,
+/// so that the one before it is used, or none.
 ///
 /// # Errors
 ///
 /// As [`load_snapshot`].
-pub fn load_snapshot_checked(dir: &Path, check: &SnapshotCheck<'_>) -> Result<SnapshotSearch, Error> {
+pub fn load_snapshot_checked(
+    dir: &Path,
+    check: &SnapshotCheck<'_>,
+) -> Result<SnapshotSearch, Error> {
     find_snapshot(&RealFs, dir, check)
 }
 
-pub(crate) fn find_snapshot(fs: &dyn Fs, dir: &Path, check: &SnapshotCheck<'_>) -> Result<SnapshotSearch, Error> {
+pub(crate) fn find_snapshot(
+    fs: &dyn Fs,
+    dir: &Path,
+    check: &SnapshotCheck<'_>,
+) -> Result<SnapshotSearch, Error> {
     // A newer snapshot may be published, and these unlinked, while they are read.
     for _ in 0..4 {
         let catalog = Catalog::read(fs, dir)?;
         let search = search(fs, dir, &catalog, check)?;
         let again = crate::directory::manifest::read_small(fs, &dir.join(SNAPSHOT))?;
-        let same = again.and_then(|bytes| SnapshotManifest::decode(&bytes).ok()) == catalog.snapshot;
+        let same =
+            again.and_then(|bytes| SnapshotManifest::decode(&bytes).ok()) == catalog.snapshot;
         if search.rejected.is_empty() || same {
             return settle(dir, search, &catalog);
         }
@@ -169,8 +179,13 @@ pub(crate) fn find_snapshot(fs: &dyn Fs, dir: &Path, check: &SnapshotCheck<'_>) 
     Err(Error::Replaced { file: dir.join(SNAPSHOT) })
 }
 
-fn settle(dir: &Path, mut search: SnapshotSearch, catalog: &Catalog) -> Result<SnapshotSearch, Error> {
-    let manifest_damage: Vec<Damage> = catalog.damage.iter().filter(|d| d.file == SNAPSHOT).cloned().collect();
+fn settle(
+    dir: &Path,
+    mut search: SnapshotSearch,
+    catalog: &Catalog,
+) -> Result<SnapshotSearch, Error> {
+    let manifest_damage: Vec<Damage> =
+        catalog.damage.iter().filter(|d| d.file == SNAPSHOT).cloned().collect();
     search.floor_seq = catalog.floor_seq();
     let covered = search.snapshot.as_ref().map_or(0, |s| s.meta.covers_seq);
     if manifest_damage.is_empty() && covered >= search.floor_seq {
@@ -189,7 +204,12 @@ fn settle(dir: &Path, mut search: SnapshotSearch, catalog: &Catalog) -> Result<S
     Err(Error::Corrupt { dir: dir.to_owned(), damage })
 }
 
-fn search(fs: &dyn Fs, dir: &Path, catalog: &Catalog, check: &SnapshotCheck<'_>) -> Result<SnapshotSearch, Error> {
+fn search(
+    fs: &dyn Fs,
+    dir: &Path,
+    catalog: &Catalog,
+    check: &SnapshotCheck<'_>,
+) -> Result<SnapshotSearch, Error> {
     let mut search = SnapshotSearch::default();
     let Some(manifest) = &catalog.snapshot else { return Ok(search) };
     for named in [manifest.current, manifest.previous].into_iter().flatten() {
@@ -229,7 +249,9 @@ pub(crate) fn read_named(
     let bad = |what| Ok(Err(Damage { file: name.clone(), offset: 0, len: 0, records: None, what }));
     let file = match fs.open(&path) {
         Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return bad("the snapshot is missing"),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return bad("the snapshot is missing");
+        }
         Err(e) => return Err(Error::io("read", &path, e)),
     };
     let len = file.len().map_err(|e| Error::io("read", &path, e))?;
@@ -239,17 +261,26 @@ pub(crate) fn read_named(
     let bytes = read_whole(&*file, &path, len)?;
     match parse(bytes, &path) {
         Ok((snapshot, hash, found_store)) => {
-            let right = hash == named.hash && snapshot.meta.covers_seq == named.covers_seq && found_store == *store;
-            if right { Ok(Ok(snapshot)) } else { bad("the snapshot is not the one that SNAPSHOT names") }
+            let right = hash == named.hash
+                && snapshot.meta.covers_seq == named.covers_seq
+                && found_store == *store;
+            if right {
+                Ok(Ok(snapshot))
+            } else {
+                bad("the snapshot is not the one that SNAPSHOT names")
+            }
         }
         Err(ParseError::Bad(what)) => bad(what),
-        Err(ParseError::Newer(found)) => Err(Error::NewerFormat { file: path, found, supported: format!("{MAJOR}.x") }),
+        Err(ParseError::Newer(found)) => {
+            Err(Error::NewerFormat { file: path, found, supported: format!("{MAJOR}.x") })
+        }
     }
 }
 
 /// Reads a file of `len` bytes.
 pub(crate) fn read_whole(file: &dyn FsFile, path: &Path, len: u64) -> Result<AlignedBuf, Error> {
-    let len = usize::try_from(len).map_err(|_| Error::Invalid(format!("{} is too large", path.display())))?;
+    let len = usize::try_from(len)
+        .map_err(|_| Error::Invalid(format!("{} is too large", path.display())))?;
     let mut bytes = AlignedBuf::zeroed(len);
     read_full_at(file, bytes.bytes_mut(), 0).map_err(|e| Error::io("read", path, e))?;
     Ok(bytes)
@@ -261,7 +292,10 @@ pub(crate) enum ParseError {
 }
 
 /// Checks a whole snapshot file. Returns it with the hash in its footer and its store.
-pub(crate) fn parse(bytes: AlignedBuf, path: &Path) -> Result<(Snapshot, [u8; 16], [u8; 16]), ParseError> {
+pub(crate) fn parse(
+    bytes: AlignedBuf,
+    path: &Path,
+) -> Result<(Snapshot, [u8; 16], [u8; 16]), ParseError> {
     let all = bytes.bytes();
     if all.len() < HEADER_LEN + FOOTER_LEN {
         return Err(ParseError::Bad("the snapshot is cut short"));
@@ -275,7 +309,10 @@ pub(crate) fn parse(bytes: AlignedBuf, path: &Path) -> Result<(Snapshot, [u8; 16
     let (count, total) = (r.u64(), r.u64());
     r.u64();
     let hash = r.bytes16();
-    if total != all.len() as u64 || footer[48..60].iter().any(|&b| b != 0) || footer[24..32].iter().any(|&b| b != 0) {
+    if total != all.len() as u64
+        || footer[48..60].iter().any(|&b| b != 0)
+        || footer[24..32].iter().any(|&b| b != 0)
+    {
         return Err(ParseError::Bad("the snapshot's footer is wrong"));
     }
     let mut hasher = Xxh3::new();
@@ -319,7 +356,10 @@ fn parse_header(page: &[u8]) -> Result<(SnapshotMeta, [u8; 16]), ParseError> {
     if incompat != 0 {
         return Err(ParseError::Newer(format!("incompatible flags {incompat:#x}")));
     }
-    Ok((SnapshotMeta { covers_seq, landmark_ms, half_life_ms, config_hash, fingerprint, taken_ms }, store))
+    Ok((
+        SnapshotMeta { covers_seq, landmark_ms, half_life_ms, config_hash, fingerprint, taken_ms },
+        store,
+    ))
 }
 
 fn parse_section(body: &[u8], at: usize) -> Result<(u32, u32, std::ops::Range<usize>), ParseError> {
@@ -328,7 +368,9 @@ fn parse_section(body: &[u8], at: usize) -> Result<(u32, u32, std::ops::Range<us
     let mut r = FieldReader { bytes: header, at: 0 };
     let (kind, version, len, crc, hcrc) = (r.u32(), r.u32(), r.u64(), r.u32(), r.u32());
     let start = at + SECTION_HEADER_LEN;
-    let Some(end) = usize::try_from(len).ok().and_then(|len| start.checked_add(len)) else { return Err(bad) };
+    let Some(end) = usize::try_from(len).ok().and_then(|len| start.checked_add(len)) else {
+        return Err(bad);
+    };
     match body.get(start..end) {
         Some(bytes) if section_hcrc(at, header) == hcrc && crc32c::crc32c(bytes) == crc => {
             Ok((kind, version, start..end))

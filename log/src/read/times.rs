@@ -2,14 +2,15 @@
 //!
 //! Owns: finding a segment's seal at its end.
 //!
-//! Invariant: a time range is returned only if the seal matches the chain of segments, so that a search by time skips
-//! no record.
+//! Invariant: a time range is returned only if the seal matches the chain of segments, so that a
+//! search by time skips no record.
 //!
 //! Must not know: what is searched for.
 
 use crate::error::Error;
 use crate::format::{
-    FRAME_HEADER_LEN, FrameHeader, FrameKind, SEAL_LEN, Seal, TIME_UNKNOWN, frame_len, next_digest, payload_crc,
+    FRAME_HEADER_LEN, FrameHeader, FrameKind, SEAL_LEN, Seal, TIME_UNKNOWN, frame_len, next_digest,
+    payload_crc,
 };
 use crate::fs::read_full_at;
 use crate::read::chain::ChainSegment;
@@ -29,8 +30,8 @@ pub struct SegmentTimes {
 }
 
 impl Reader {
-    /// Returns the time range of the records in the `index`-th segment from its seal, with one short read. None if it
-    /// has no seal, because its writer died or has not finished it.
+    /// Returns the time range of the records in the `index`-th segment from its seal, with one
+    /// short read. None if it has no seal, because its writer died or has not finished it.
     ///
     /// ```
     /// # use fetchwise_log::{Log, LogOptions, Reader, Record};
@@ -51,8 +52,8 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// The system's error, [`Error::Replaced`] if a compaction removed the file, [`Error::Invalid`] for an index out of
-    /// range.
+    /// The system's error, [`Error::Replaced`] if a compaction removed the file, [`Error::Invalid`]
+    /// for an index out of range.
     pub fn segment_times(&self, index: usize) -> Result<Option<SegmentTimes>, Error> {
         let Some(segment) = self.chain().get(index) else {
             return Err(Error::Invalid(format!("there is no segment {index}")));
@@ -61,7 +62,8 @@ impl Reader {
         let Some(offset) = end.checked_sub(frame_len(SEAL_LEN)) else { return Ok(None) };
         let mut bytes = [0; FRAME_HEADER_LEN + SEAL_LEN];
         let read = segment.file.with_file(&*self.fs, |file| {
-            read_full_at(file, &mut bytes, offset).map_err(|e| Error::io("read", &segment.file.path, e))
+            read_full_at(file, &mut bytes, offset)
+                .map_err(|e| Error::io("read", &segment.file.path, e))
         })?;
         Ok(bytes.get(..read).and_then(|bytes| times(segment, bytes, offset)))
     }
@@ -72,14 +74,17 @@ fn times(segment: &ChainSegment, bytes: &[u8], offset: u64) -> Option<SegmentTim
     let own = &segment.file.header;
     let header = FrameHeader::decode(bytes, own.nonce, offset)?;
     let (raw, payload) = (bytes.get(..FRAME_HEADER_LEN)?, bytes.get(FRAME_HEADER_LEN..)?);
-    if header.kind != FrameKind::Seal || payload_crc(own.nonce, header.first_seq, payload) != header.pcrc {
+    if header.kind != FrameKind::Seal
+        || payload_crc(own.nonce, header.first_seq, payload) != header.pcrc
+    {
         return None;
     }
     let seal = Seal::decode(payload)?;
-    // The next segment says what this one's digest is at its end, and a digest stands for every frame before it.
-    let is_own = segment
-        .stated
-        .is_none_or(|stated| next_digest(seal.digest, raw) == stated.digest && seal.last_seq == stated.last_seq);
+    // The next segment says what this one's digest is at its end, and a digest stands for every
+    // frame before it.
+    let is_own = segment.stated.is_none_or(|stated| {
+        next_digest(seal.digest, raw) == stated.digest && seal.last_seq == stated.last_seq
+    });
     let known = |ms: i64| (ms != TIME_UNKNOWN).then_some(ms);
     (is_own && seal.first_seq == own.first_seq).then_some(SegmentTimes {
         earliest: known(seal.min_time),

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Damage, Error};
 use crate::format::{
-    AlignedBuf, BlockFormat, BlockHead, FrameHeader, FrameKind, Records, SeqNumbers, UnpackError, unpack_block,
+    AlignedBuf, BlockFormat, BlockHead, FrameHeader, FrameKind, Records, SeqNumbers, UnpackError,
+    unpack_block,
 };
 use crate::read::segment_check::GoodFrame;
 
@@ -37,9 +38,10 @@ impl Unpacker {
         Self { format, dir: dir.to_owned(), buf: AlignedBuf::default() }
     }
 
-    /// Returns the records of a frame; `None` for a frame of another kind. `file` is named in errors. A block that has
-    /// its checksums and cannot be unpacked is an error, as a record that cannot be decoded is one for the application:
-    /// not the disk is at fault, but the release that wrote it.
+    /// Returns the records of a frame; `None` for a frame of another kind. `file` is named in
+    /// errors. A block that has its checksums and cannot be unpacked is an error, as a record that
+    /// cannot be decoded is one for the application: not the disk is at fault, but the release that
+    /// wrote it.
     pub(crate) fn records<'a>(
         &'a mut self,
         file: &str,
@@ -48,15 +50,19 @@ impl Unpacker {
         let header = frame.header;
         match header.kind {
             FrameKind::Marker | FrameKind::Seal => return Ok(None),
-            FrameKind::Records => return Ok(Some(FrameRecords { header, payload: frame.payload, gaps: &[] })),
+            FrameKind::Records => {
+                return Ok(Some(FrameRecords { header, payload: frame.payload, gaps: &[] }));
+            }
             FrameKind::Block => {}
         }
         let Some(format) = self.format else {
-            let what = format!("{file} has packed records, and this reader was not told their layout");
+            let what =
+                format!("{file} has packed records, and this reader was not told their layout");
             return Err(Error::Invalid(what));
         };
         let refused = |why| refusal(&self.dir, damage_of(file, frame), why);
-        let head = BlockHead::decode(frame.payload, header.count).ok_or_else(|| refused(UnpackError::Bad))?;
+        let head = BlockHead::decode(frame.payload, header.count)
+            .ok_or_else(|| refused(UnpackError::Bad))?;
         unpack_block(&head, frame.payload, format, &mut self.buf).map_err(refused)?;
         Ok(Some(FrameRecords { header, payload: self.buf.bytes(), gaps: head.gaps(frame.payload) }))
     }

@@ -32,7 +32,8 @@ impl Acknowledgement {
         Self { shared, goal: Goal::Written(0), since: None, id: None, done: Some(result) }
     }
 
-    /// One that waits for `goal`; see [`Acks::wait`](crate::write::ack_tracker::Acks::wait) for `since`.
+    /// One that waits for `goal`; see [`Acks::wait`](crate::write::ack_tracker::Acks::wait) for
+    /// `since`.
     pub(super) fn pending(shared: Arc<Shared>, goal: Goal, since: Option<u64>) -> Self {
         Self { shared, goal, since, id: None, done: None }
     }

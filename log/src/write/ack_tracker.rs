@@ -1,11 +1,11 @@
 //! The tracking of acknowledgements and of the queue's capacity.
 //!
-//! Owns: [`Acks`], through which the writer thread tells waiters how far it is, and [`Gate`], through which it gives
-//! room in the queue back to callers.
+//! Owns: [`Acks`], through which the writer thread tells waiters how far it is, and [`Gate`],
+//! through which it gives room in the queue back to callers.
 //!
-//! Invariants: a waiter is woken when its goal is reached, when the log degrades or when the writer ends, whichever
-//! comes first; no wake-up is lost; the queue never holds more than its bounds, except for a single record that alone
-//! is larger.
+//! Invariants: a waiter is woken when its goal is reached, when the log degrades or when the writer
+//! ends, whichever comes first; no wake-up is lost; the queue never holds more than its bounds,
+//! except for a single record that alone is larger.
 //!
 //! Must not know: files, frames.
 
@@ -31,8 +31,8 @@ pub enum Health {
     /// Records reach the disk.
     #[default]
     Good,
-    /// Writing failed, or the directory is gone. Records wait in memory up to the queue's bounds; the log retries by
-    /// itself.
+    /// Writing failed, or the directory is gone. Records wait in memory up to the queue's bounds;
+    /// the log retries by itself.
     Degraded {
         /// What failed.
         reason: Arc<str>,
@@ -46,7 +46,8 @@ pub enum Health {
 #[derive(Debug, Default)]
 struct Inner {
     health: Health,
-    /// Counts failed attempts, so that a waiter can tell a failure after its call from one before it.
+    /// Counts failed attempts, so that a waiter can tell a failure after its call from one before
+    /// it.
     failures: u64,
     wakers: Vec<(u64, Goal, Waker)>,
     next_id: u64,
@@ -74,11 +75,14 @@ impl Acks {
     /// Publishes progress. Called by the writer thread only; values never go back.
     pub(crate) fn advance(&self, written: u64, durable: u64) {
         let mut inner = self.lock();
-        // Relaxed loads: only this thread stores. The Release stores pair with the Acquire loads in `reached`, which
-        // takes no lock.
+        // Relaxed loads: only this thread stores. The Release stores pair with the Acquire loads in
+        // `reached`, which takes no lock.
         let written = written.max(self.written.load(Ordering::Relaxed));
         let durable = durable.max(self.durable.load(Ordering::Relaxed));
-        debug_assert!(durable <= written, "records are durable up to {durable}, and written up to {written}");
+        debug_assert!(
+            durable <= written,
+            "records are durable up to {durable}, and written up to {written}"
+        );
         self.written.store(written, Ordering::Release);
         self.durable.store(durable, Ordering::Release);
         let ready = self.take_ready(&mut inner);
@@ -127,8 +131,9 @@ impl Acks {
         }
     }
 
-    /// Blocks until the goal is reached. With `since`, only a failure after that count ends the wait (the caller has
-    /// asked for another attempt); without, a log that is degraded already does.
+    /// Blocks until the goal is reached. With `since`, only a failure after that count ends the
+    /// wait (the caller has asked for another attempt); without, a log that is degraded already
+    /// does.
     pub(crate) fn wait(&self, goal: Goal, since: Option<u64>) -> Result<(), WaitError> {
         if self.reached(goal) {
             return Ok(());
@@ -142,7 +147,8 @@ impl Acks {
         }
     }
 
-    /// As [`wait`](Self::wait), for a future. `id` identifies the future and is set by the first call.
+    /// As [`wait`](Self::wait), for a future. `id` identifies the future and is set by the first
+    /// call.
     pub(crate) fn poll(
         &self,
         goal: Goal,
@@ -173,14 +179,24 @@ impl Acks {
         self.lock().wakers.retain(|(other, _, _)| *other != id);
     }
 
-    fn outcome(&self, inner: &Inner, goal: Goal, since: Option<u64>) -> Option<Result<(), WaitError>> {
+    fn outcome(
+        &self,
+        inner: &Inner,
+        goal: Goal,
+        since: Option<u64>,
+    ) -> Option<Result<(), WaitError>> {
         if self.reached(goal) {
             return Some(Ok(()));
         }
         match &inner.health {
             Health::Closed => Some(Err(WaitError::Closed)),
-            Health::Degraded { reason, storage_full } if since.is_none_or(|count| inner.failures > count) => {
-                Some(Err(WaitError::Degraded { reason: reason.clone(), storage_full: *storage_full }))
+            Health::Degraded { reason, storage_full }
+                if since.is_none_or(|count| inner.failures > count) =>
+            {
+                Some(Err(WaitError::Degraded {
+                    reason: reason.clone(),
+                    storage_full: *storage_full,
+                }))
             }
             _ => None,
         }
@@ -239,9 +255,9 @@ impl Gate {
 
     /// Takes room for one record; returns false if there is none.
     pub(crate) fn try_enter(&self, bytes: u64) -> bool {
-        // Relaxed, like every read here: a stale value costs one more turn of the loop, or a refusal just after room
-        // was given back. The check before `fetch_max` spares most calls a write, as most records are no larger than
-        // one before them.
+        // Relaxed, like every read here: a stale value costs one more turn of the loop, or a
+        // refusal just after room was given back. The check before `fetch_max` spares most calls a
+        // write, as most records are no larger than one before them.
         if bytes > self.largest.load(Ordering::Relaxed) {
             self.largest.fetch_max(bytes, Ordering::Relaxed);
         }
@@ -257,23 +273,25 @@ impl Gate {
                 return false;
             }
             let taken = used + ONE_RECORD + bytes;
-            match self.used.compare_exchange_weak(used, taken, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.used.compare_exchange_weak(used, taken, Ordering::AcqRel, Ordering::Relaxed)
+            {
                 Ok(_) => return true,
                 Err(now) => used = now,
             }
         }
     }
 
-    /// Takes room for one record, waiting while the writer makes progress; false when it makes none.
+    /// Takes room for one record, waiting while the writer makes progress; false when it makes
+    /// none.
     pub(crate) fn enter(&self, bytes: u64) -> bool {
         if self.try_enter(bytes) {
             return true;
         }
         let mut shut = self.lock();
-        // Why no wake-up is lost: this function changes `waiting` and then reads `used`, while `leave` changes `used`
-        // and then reads `waiting`. All four steps are read-modify-writes, so they have one order on `waiting`. If
-        // `leave` comes first there, we see the room that it gave back. If we come first, `leave` sees that we wait,
-        // and wakes us.
+        // Why no wake-up is lost: this function changes `waiting` and then reads `used`, while
+        // `leave` changes `used` and then reads `waiting`. All four steps are read-modify-writes,
+        // so they have one order on `waiting`. If `leave` comes first there, we see the room that
+        // it gave back. If we come first, `leave` sees that we wait, and wakes us.
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let entered = loop {
             if self.take(bytes, self.used.fetch_add(0, Ordering::AcqRel)) {
@@ -295,8 +313,8 @@ impl Gate {
         }
         self.used.fetch_sub(records * ONE_RECORD + bytes, Ordering::AcqRel);
         if self.waiting.fetch_add(0, Ordering::AcqRel) > 0 {
-            // A waiter looks for room and goes to sleep under this lock. Taking it here makes sure that a waiter which
-            // found no room is asleep by now, so that `notify_all` reaches it.
+            // A waiter looks for room and goes to sleep under this lock. Taking it here makes sure
+            // that a waiter which found no room is asleep by now, so that `notify_all` reaches it.
             drop(self.lock());
             self.freed.notify_all();
         }
@@ -308,7 +326,8 @@ impl Gate {
         self.freed.notify_all();
     }
 
-    /// Whether more than half of the room is taken, or a record like the largest so far would find none.
+    /// Whether more than half of the room is taken, or a record like the largest so far would find
+    /// none.
     pub(crate) fn is_crowded(&self) -> bool {
         let (records, bytes) = self.used();
         let next = self.largest.load(Ordering::Relaxed).max(self.max_bytes / 2);
@@ -328,7 +347,8 @@ impl Gate {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    //! Fault suite, row 11: every interleaving of the protocols above, by loom. Run with `RUSTFLAGS="--cfg loom"`.
+    //! Fault suite, row 11: every interleaving of the protocols above, by loom. Run with
+    //! `RUSTFLAGS="--cfg loom"`.
     #![allow(clippy::unwrap_used)]
 
     use loom::sync::Arc;
@@ -434,7 +454,8 @@ mod loom_tests {
 
     #[test]
     fn loom_room_given_back_reaches_one_caller_after_the_other() {
-        // Three threads have too many interleavings to try all. Those with at most two preemptions can be tried.
+        // Three threads have too many interleavings to try all. Those with at most two preemptions
+        // can be tried.
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| {
@@ -479,7 +500,8 @@ mod loom_tests {
                     thread::spawn(move || gate.try_enter(20))
                 })
                 .collect();
-            let inside = callers.into_iter().map(|c| c.join().unwrap()).filter(|&entered| entered).count();
+            let inside =
+                callers.into_iter().map(|c| c.join().unwrap()).filter(|&entered| entered).count();
             assert_eq!(inside, 1, "the second one would be over the bytes");
             assert_eq!(gate.used(), (1, 20));
         });

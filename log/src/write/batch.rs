@@ -6,7 +6,9 @@
 //!
 //! Must not know: where it will be written.
 
-use crate::format::{AlignedBuf, BlockFormat, FRAME_HEADER_LEN, FrameHeader, FrameKind, TIME_UNKNOWN, pack_block};
+use crate::format::{
+    AlignedBuf, BlockFormat, FRAME_HEADER_LEN, FrameHeader, FrameKind, TIME_UNKNOWN, pack_block,
+};
 
 /// Records that will be one frame.
 #[derive(Debug)]
@@ -42,7 +44,8 @@ impl Batch {
 
     /// From a frame that was read back, with that many records.
     pub(crate) fn from_frame(header: &FrameHeader, records: u32, payload: &[u8]) -> Self {
-        let mut batch = Self::new(header.first_seq, Vec::with_capacity(FRAME_HEADER_LEN + payload.len()));
+        let mut batch =
+            Self::new(header.first_seq, Vec::with_capacity(FRAME_HEADER_LEN + payload.len()));
         batch.bytes.extend_from_slice(payload);
         batch.kind = header.kind;
         batch.count = header.count;
@@ -74,10 +77,11 @@ impl Batch {
         self.max_time = self.max_time.max(next.max_time);
     }
 
-    /// Packs the records into a block. Returns the memory that they took; `None` if they cannot be packed.
+    /// Packs the records into a block. Returns the memory that they took; `None` if they cannot be
+    /// packed.
     pub(super) fn pack(&mut self, format: &dyn BlockFormat) -> Option<Vec<u8>> {
-        // Records are read in place. A Vec's bytes may start anywhere, but with most allocators they start at a multiple
-        // of 16, and so does what follows the header.
+        // Records are read in place. A Vec's bytes may start anywhere, but with most allocators
+        // they start at a multiple of 16, and so does what follows the header.
         let mut copy = AlignedBuf::default();
         let unpacked = copy.borrow_or_copy(self.bytes.get(FRAME_HEADER_LEN..)?);
         let seqs: Vec<u64> = (self.first_seq..self.next_seq()).collect();

@@ -39,8 +39,8 @@ impl OwnedDir {
         Ok(Self { fs, dir: dir.to_owned(), lock })
     }
 
-    /// Returns whether the lock file is still the locked one. If the system cannot say, returns true; a later write
-    /// then shows any failure.
+    /// Returns whether the lock file is still the locked one. If the system cannot say, returns
+    /// true; a later write then shows any failure.
     pub(crate) fn is_held(&self) -> bool {
         self.lock.is_at(&self.dir.join(LOCK)).unwrap_or(true)
     }
@@ -51,7 +51,8 @@ impl OwnedDir {
         Ok(catalog.store.map(|store| StoreIdentity { store, epoch: catalog.epoch_max }))
     }
 
-    /// Takes the directory again unless it holds another log than `own`; creates it if it does not exist.
+    /// Takes the directory again unless it holds another log than `own`; creates it if it does not
+    /// exist.
     pub(crate) fn retake(&mut self, own: StoreIdentity) -> Result<(), Error> {
         if !self.is_held() {
             let again = Self::take(self.fs.clone(), &self.dir)?;

@@ -2,9 +2,9 @@
 //!
 //! Owns: sequence numbers, and appending to the queue.
 //!
-//! Invariants: records get their numbers in the order of each caller's calls and are written in the order of their
-//! numbers. An append blocks only under [`OnFull::Block`] and only while the writer makes progress. A waiter ends the
-//! gathering of records.
+//! Invariants: records get their numbers in the order of each caller's calls and are written in the
+//! order of their numbers. An append blocks only under [`OnFull::Block`] and only while the writer
+//! makes progress. A waiter ends the gathering of records.
 //!
 //! Must not know: how bytes are laid out.
 
@@ -73,22 +73,27 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log in `dir` for writing and starts its writer thread. Creates directory and log if they do not exist.
+    /// Opens the log in `dir` for writing and starts its writer thread. Creates directory and log
+    /// if they do not exist.
     ///
-    /// Reads as much as [`LogOptions::check`] requires, at about the speed of the disk. A torn tail is repaired and
-    /// reported in [`Recovery::torn`].
+    /// Reads as much as [`LogOptions::check`] requires, at about the speed of the disk. A torn tail
+    /// is repaired and reported in [`Recovery::torn`].
     ///
     /// # Errors
     ///
-    /// A refusal ([`Error::is_refusal`]) if another writer has the directory, the log is damaged, or it was written
-    /// with another fingerprint or by a newer release; [`Error::ReadOnly`], [`Error::StorageFull`] or [`Error::Io`] for
-    /// the system's errors.
+    /// A refusal ([`Error::is_refusal`]) if another writer has the directory, the log is damaged,
+    /// or it was written with another fingerprint or by a newer release; [`Error::ReadOnly`],
+    /// [`Error::StorageFull`] or [`Error::Io`] for the system's errors.
     pub fn open(dir: &Path, options: LogOptions) -> Result<(Self, Recovery), Error> {
         Self::open_with(Arc::new(RealFs), dir, options)
     }
 
     /// As [`open`](Self::open), on another file system.
-    pub fn open_with(fs: Arc<dyn Fs>, dir: &Path, options: LogOptions) -> Result<(Self, Recovery), Error> {
+    pub fn open_with(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        options: LogOptions,
+    ) -> Result<(Self, Recovery), Error> {
         let owned_dir = OwnedDir::take(fs.clone(), dir)?;
         let plan = Plan {
             fs: fs.clone(),
@@ -107,7 +112,13 @@ impl Log {
         let (queue, incoming) = crossbeam_channel::unbounded();
         let (hurry, hurried) = crossbeam_channel::bounded(1);
         let shared = Arc::new(Shared::new(&options, recovery.next_seq, hurry));
-        let mut worker = Worker::new(owned_dir, writer, shared.clone(), Inbox { incoming, hurry: hurried }, &options);
+        let mut worker = Worker::new(
+            owned_dir,
+            writer,
+            shared.clone(),
+            Inbox { incoming, hurry: hurried },
+            &options,
+        );
         let thread = std::thread::Builder::new()
             .name("fetchwise-log".into())
             .spawn(move || worker.run())
@@ -125,13 +136,13 @@ impl Log {
         Ok((log, recovery))
     }
 
-    /// Queues a record: one allocation and one copy. Blocks only under [`OnFull::Block`] with a full queue; in async
-    /// code use another policy.
+    /// Queues a record: one allocation and one copy. Blocks only under [`OnFull::Block`] with a
+    /// full queue; in async code use another policy.
     ///
     /// # Errors
     ///
-    /// [`AppendError::TooLarge`], [`AppendError::Full`], [`AppendError::Degraded`] or [`AppendError::Closed`]; the
-    /// record is then not in the log.
+    /// [`AppendError::TooLarge`], [`AppendError::Full`], [`AppendError::Degraded`] or
+    /// [`AppendError::Closed`]; the record is then not in the log.
     pub fn append(&self, record: Record<'_>) -> Result<Ticket, AppendError> {
         if record.payload.len() > MAX_RECORD_LEN {
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +156,8 @@ impl Log {
             }
         }
         let payload = record.payload.into();
-        // Relaxed: the number only has to be unique and to grow for each caller; the channel orders everything else.
+        // Relaxed: the number only has to be unique and to grow for each caller; the channel orders
+        // everything else.
         let seq = self.shared.next_seq.fetch_add(1, Ordering::Relaxed);
         let Record { kind, schema, key_hash, time_ms, .. } = record;
         let queued = Queued { seq, time_ms, kind, schema, key_hash, payload };
@@ -159,7 +171,8 @@ impl Log {
     /// The queue is full: room after all (`Some`), shed (`None`), or an error.
     fn full(&self, bytes: u64) -> Result<Option<()>, AppendError> {
         let shared = &self.shared;
-        // The writer may be gathering records. Once it takes those that are there, the queue has room again.
+        // The writer may be gathering records. Once it takes those that are there, the queue has
+        // room again.
         shared.hurry();
         let refused = |error| {
             shared.refused.fetch_add(1, Ordering::Relaxed);
@@ -185,7 +198,9 @@ impl Log {
                         return Ok(Some(()));
                     }
                     match shared.acks.health() {
-                        Health::Degraded { reason, .. } => return refused(AppendError::Degraded(reason)),
+                        Health::Degraded { reason, .. } => {
+                            return refused(AppendError::Degraded(reason));
+                        }
                         Health::Closed => return refused(AppendError::Closed),
                         // The log has recovered since the last look, so there may be room now.
                         Health::Good => std::thread::yield_now(),
@@ -199,7 +214,8 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// If the log is degraded or becomes degraded, or has shed the record. The record may still be written later.
+    /// If the log is degraded or becomes degraded, or has shed the record. The record may still be
+    /// written later.
     pub fn wait(&self, ticket: Ticket) -> Result<(), WaitError> {
         match ticket.seq() {
             None => Err(WaitError::Shed),
@@ -223,17 +239,17 @@ impl Log {
     /// Returns the acknowledgement of all records appended so far, at the log's durability: as
     /// [`acknowledged`](Self::acknowledged), without tickets. Causes no separate sync.
     pub fn settled(&self) -> Acknowledgement {
-        // Relaxed: records that this thread has appended, or that another thread has told it of, have their numbers
-        // already.
+        // Relaxed: records that this thread has appended, or that another thread has told it of,
+        // have their numbers already.
         match self.goal(self.shared.next_seq.load(Ordering::Relaxed)) {
             None => Acknowledgement::done(self.shared.clone(), Ok(())),
             Some(goal) => Acknowledgement::pending(self.shared.clone(), goal, None),
         }
     }
 
-    /// Requests a sync of all records appended so far, at any durability, and returns a future that threads can also
-    /// [wait for](Acknowledgement::wait). The request stands even if the result is dropped. A degraded log retries
-    /// once.
+    /// Requests a sync of all records appended so far, at any durability, and returns a future that
+    /// threads can also [wait for](Acknowledgement::wait). The request stands even if the result is
+    /// dropped. A degraded log retries once.
     pub fn flush(&self) -> Acknowledgement {
         // Relaxed: the records that this thread has appended have their numbers already.
         let target = self.shared.next_seq.load(Ordering::Relaxed);
@@ -249,14 +265,15 @@ impl Log {
         self.shared.metrics()
     }
 
-    /// Returns the number of records lost since the log was opened: refused ones, shed ones, and those in a deleted
-    /// directory or segment. Records that wait in memory do not count; [`Error::Unsaved`] of [`close`](Self::close)
-    /// includes them.
+    /// Returns the number of records lost since the log was opened: refused ones, shed ones, and
+    /// those in a deleted directory or segment. Records that wait in memory do not count;
+    /// [`Error::Unsaved`] of [`close`](Self::close) includes them.
     pub fn lost(&self) -> Lost {
         self.shared.lost()
     }
 
-    /// Returns the last sequence number that is known to be on disk and survives a power loss; 0 before the first.
+    /// Returns the last sequence number that is known to be on disk and survives a power loss; 0
+    /// before the first.
     pub fn durable_seq(&self) -> u64 {
         self.shared.acks.durable().saturating_sub(1)
     }
@@ -290,11 +307,13 @@ impl Log {
         })
     }
 
-    /// Writes and syncs everything, seals the segment, and ends the writer thread. Blocks for that long.
+    /// Writes and syncs everything, seals the segment, and ends the writer thread. Blocks for that
+    /// long.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsaved`] if records could not be written in a last attempt, or were deleted with their directory.
+    /// [`Error::Unsaved`] if records could not be written in a last attempt, or were deleted with
+    /// their directory.
     pub fn close(mut self) -> Result<(), Error> {
         self.shut_down()
     }
@@ -309,8 +328,8 @@ impl Log {
 
     /// Makes the writer thread check the flags now.
     fn wake(&self) {
-        // The message goes into the queue before `hurry` is sent. When `hurry` ends the gathering, the writer then
-        // finds it there.
+        // The message goes into the queue before `hurry` is sent. When `hurry` ends the gathering,
+        // the writer then finds it there.
         let _ = self.queue.send(Message::Wake);
         self.shared.hurry();
     }
@@ -320,7 +339,8 @@ impl Log {
         self.shared.closing.store(true, Ordering::SeqCst);
         self.wake();
         thread.join().unwrap_or_else(|_| {
-            // The thread has panicked, which is a bug. What became of the records that it had taken is not known.
+            // The thread has panicked, which is a bug. What became of the records that it had taken
+            // is not known.
             let unwritten = self.shared.next_seq().saturating_sub(self.shared.acks.written());
             let mut lost = self.shared.lost().and(Lost::new(unwritten));
             lost.at_least = true;
@@ -349,20 +369,33 @@ mod tests {
         let linger = Duration::from_secs(86_400);
         for flushes in [false, true] {
             let dir = tempfile::tempdir().unwrap();
-            let options = LogOptions { durability: Durability::Os, linger, ..LogOptions::default() };
+            let options =
+                LogOptions { durability: Durability::Os, linger, ..LogOptions::default() };
             let (log, _) = Log::open(dir.path(), options).unwrap();
             let payload = [0; 8];
-            // Stands for a thread that has taken room and a number, and has not sent its record to the queue yet.
+            // Stands for a thread that has taken room and a number, and has not sent its record to
+            // the queue yet.
             assert!(log.shared.gate.try_enter(record_len(payload.len()) as u64));
             let late = log.shared.next_seq.fetch_add(1, Ordering::Relaxed);
-            let ticket = log.append(Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload: &payload }).unwrap();
+            let ticket = log
+                .append(Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload: &payload })
+                .unwrap();
             std::thread::scope(|scope| {
-                scope.spawn(|| if flushes { log.flush().wait() } else { log.wait(ticket) }.unwrap());
-                // Wait until `hurry` has been received and has ended the gathering of the later record.
+                scope
+                    .spawn(|| if flushes { log.flush().wait() } else { log.wait(ticket) }.unwrap());
+                // Wait until `hurry` has been received and has ended the gathering of the later
+                // record.
                 while log.metrics().queued_records > 1 {
                     std::thread::yield_now();
                 }
-                let queued = Queued { seq: late, time_ms: 0, kind: 1, schema: 1, key_hash: 0, payload: payload.into() };
+                let queued = Queued {
+                    seq: late,
+                    time_ms: 0,
+                    kind: 1,
+                    schema: 1,
+                    key_hash: 0,
+                    payload: payload.into(),
+                };
                 log.queue.send(Message::Record(queued)).unwrap();
             });
             log.close().unwrap();

@@ -1,6 +1,7 @@
 //! The log without its thread, one step at a time: for the fault suite, which crashes at each call.
 //!
-//! Owns: nothing. Its caller determines the order of calls, and it uses the same recovery and writer as the log.
+//! Owns: nothing. Its caller determines the order of calls, and it uses the same recovery and
+//! writer as the log.
 //!
 //! Must not know: queues and waiters.
 
@@ -28,7 +29,11 @@ pub struct ManualLog {
 
 impl ManualLog {
     /// As [`Log::open_with`](crate::Log::open_with).
-    pub fn open(fs: Arc<dyn Fs>, dir: &Path, options: &LogOptions) -> Result<(Self, Recovery), Error> {
+    pub fn open(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        options: &LogOptions,
+    ) -> Result<(Self, Recovery), Error> {
         create_durably(&*fs, dir)?;
         let lock = acquire(&*fs, dir, LOCK)?;
         let plan = Plan {

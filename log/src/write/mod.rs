@@ -1,4 +1,5 @@
-//! Writing: the queue that callers append to, the thread that writes it to segments, and recovery at open.
+//! Writing: the queue that callers append to, the thread that writes it to segments, and recovery
+//! at open.
 
 pub(crate) mod ack_future;
 pub(crate) mod ack_tracker;

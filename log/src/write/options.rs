@@ -73,10 +73,12 @@ impl FromStr for Durability {
             "os" => Ok(Self::Os),
             "interval" => Ok(Self::default()),
             "sync" => Ok(Self::Sync),
-            _ => interval().map(|ms| Self::Interval(Duration::from_millis(ms))).ok_or_else(|| UnknownName {
-                kind: "durability",
-                text: text.to_owned(),
-                known: "memory, os, interval, interval:250ms or sync",
+            _ => interval().map(|ms| Self::Interval(Duration::from_millis(ms))).ok_or_else(|| {
+                UnknownName {
+                    kind: "durability",
+                    text: text.to_owned(),
+                    known: "memory, os, interval, interval:250ms or sync",
+                }
             }),
         }
     }
@@ -130,9 +132,10 @@ impl FromStr for OnFull {
 pub struct LogOptions {
     /// What an acknowledgement means.
     pub durability: Durability,
-    /// The longest time to gather records without a waiter; an eighth of an interval is a second limit. Gathering saves
-    /// wake-ups of the writer thread and frames. A wait, a flush, a close, a half-full queue and an append without room
-    /// end it. Zero disables gathering, and so does [`Durability::Sync`].
+    /// The longest time to gather records without a waiter; an eighth of an interval is a second
+    /// limit. Gathering saves wake-ups of the writer thread and frames. A wait, a flush, a close, a
+    /// half-full queue and an append without room end it. Zero disables gathering, and so does
+    /// [`Durability::Sync`].
     pub linger: Duration,
     /// A segment is sealed and the next one begun at about this many bytes.
     pub segment_bytes: u64,
@@ -148,18 +151,21 @@ pub struct LogOptions {
     pub accepts: Vec<[u8; 16]>,
     /// The extent of the check at open.
     pub check: OpenCheck,
-    /// Begin a new segment now instead of with the first record, so that all earlier records can be compacted.
+    /// Begin a new segment now instead of with the first record, so that all earlier records can be
+    /// compacted.
     pub begin_segment: bool,
-    /// The layout in which the writer packs a batch of at least [`pack_from`](Self::pack_from) records into one block.
-    /// Releases that do not know blocks refuse the segments of such a writer. `None` writes records only.
+    /// The layout in which the writer packs a batch of at least [`pack_from`](Self::pack_from)
+    /// records into one block. Releases that do not know blocks refuse the segments of such a
+    /// writer. `None` writes records only.
     pub blocks: Option<&'static dyn BlockFormat>,
-    /// The number of records from which on a batch is packed. A batch is what has been gathered when a frame is written;
-    /// it is acknowledged as one.
+    /// The number of records from which on a batch is packed. A batch is what has been gathered
+    /// when a frame is written; it is acknowledged as one.
     pub pack_from: u32,
-    /// Bytes of batches that were too small for a block, from which on the writer packs them: it writes its segment again,
-    /// up to four times this size, with all records in blocks. A close packs them, too. Memory: five times as much. A
-    /// segment that fills up before is not packed, so this is at most an eighth of
-    /// [`segment_bytes`](Self::segment_bytes). Meaningless without [`blocks`](Self::blocks).
+    /// Bytes of batches that were too small for a block, from which on the writer packs them: it
+    /// writes its segment again, up to four times this size, with all records in blocks. A close
+    /// packs them, too. Memory: five times as much. A segment that fills up before is not packed,
+    /// so this is at most an eighth of [`segment_bytes`](Self::segment_bytes). Meaningless without
+    /// [`blocks`](Self::blocks).
     pub repack_bytes: u64,
 }
 
@@ -190,9 +196,9 @@ pub enum OpenCheck {
     /// Every frame of every segment. Always safe.
     #[default]
     Full,
-    /// Every header and link, and every frame of the last segment. For a caller who replays the log through a
-    /// [`Reader`](crate::Reader) anyway and looks at the damage that [`Summary`](crate::Summary) reports; or who starts
-    /// from a snapshot.
+    /// Every header and link, and every frame of the last segment. For a caller who replays the log
+    /// through a [`Reader`](crate::Reader) anyway and looks at the damage that
+    /// [`Summary`](crate::Summary) reports; or who starts from a snapshot.
     Tail,
 }
 
@@ -218,7 +224,9 @@ mod tests {
     #[test]
     fn every_durability_and_policy_is_read_back_from_its_name() {
         let interval = Durability::Interval(Duration::from_millis(7));
-        for durability in [Durability::Memory, Durability::Os, Durability::default(), interval, Durability::Sync] {
+        for durability in
+            [Durability::Memory, Durability::Os, Durability::default(), interval, Durability::Sync]
+        {
             assert_eq!(durability.to_string().parse(), Ok(durability));
         }
         for policy in [OnFull::Block, OnFull::Error, OnFull::Shed] {

@@ -2,8 +2,8 @@
 //!
 //! Owns: the recovery rules.
 //!
-//! Invariants: a damaged log is refused before any change. A recovered segment is neither appended to nor truncated.
-//! Rewritten frames were checked first.
+//! Invariants: a damaged log is refused before any change. A recovered segment is neither appended
+//! to nor truncated. Rewritten frames were checked first.
 //!
 //! Must not know: threads, queues.
 
@@ -34,7 +34,8 @@ pub struct Recovery {
     pub first_seq: u64,
     /// The sequence number that the next record gets.
     pub next_seq: u64,
-    /// Records that were read and checked: all of them with [`OpenCheck::Full`], else those of the last segment.
+    /// Records that were read and checked: all of them with [`OpenCheck::Full`], else those of the
+    /// last segment.
     pub records_checked: u64,
     /// The latest record time that was seen, ms; `None` when none was.
     pub max_time: Option<i64>,
@@ -63,8 +64,8 @@ pub(crate) struct Plan<'a> {
 /// How often a compaction may take files away under us.
 const MAX_RACES: usize = 8;
 
-/// Reads the directory, repairs a torn tail, and returns a writer that stands behind the last record. The caller holds
-/// the lock.
+/// Reads the directory, repairs a torn tail, and returns a writer that stands behind the last
+/// record. The caller holds the lock.
 pub(crate) fn recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
     let mut races = 0;
     loop {
@@ -118,8 +119,8 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
     });
     remove_unfinished(fs, plan.dir, &catalog);
     // A last segment without records serves as the new one.
-    let begin =
-        plan.begin_segment && catalog.chain.last().is_some_and(|last| recovery.next_seq > last.file.header.first_seq);
+    let begin = plan.begin_segment
+        && catalog.chain.last().is_some_and(|last| recovery.next_seq > last.file.header.first_seq);
     if recovery.torn.is_some() || !tail.rest.is_empty() || begin {
         tail.rest.into_iter().for_each(|batch| writer.push(batch));
         writer.begin_segment()?;
@@ -137,7 +138,12 @@ struct Tail {
     rest: Vec<Batch>,
 }
 
-fn check_content(fs: &dyn Fs, plan: &Plan<'_>, catalog: &Catalog, recovery: &mut Recovery) -> Result<Tail, Error> {
+fn check_content(
+    fs: &dyn Fs,
+    plan: &Plan<'_>,
+    catalog: &Catalog,
+    recovery: &mut Recovery,
+) -> Result<Tail, Error> {
     let mut damage: Vec<Damage> = Vec::new();
     let mut last_report = None;
     for (i, segment) in catalog.chain.iter().enumerate() {
@@ -147,7 +153,8 @@ fn check_content(fs: &dyn Fs, plan: &Plan<'_>, catalog: &Catalog, recovery: &mut
             damage.extend(check_len(segment));
             continue;
         }
-        let report = segment.file.with_file(fs, |file| scan_segment(fs, segment, file, &mut |_| true))?;
+        let report =
+            segment.file.with_file(fs, |file| scan_segment(fs, segment, file, &mut |_| true))?;
         recovery.records_checked += report.records;
         if report.max_time != crate::format::TIME_UNKNOWN {
             recovery.max_time = recovery.max_time.max(Some(report.max_time));
@@ -182,7 +189,12 @@ fn check_len(segment: &ChainSegment) -> Option<Damage> {
 }
 
 /// Walks the last segment once more, to the proven end, and collects what lies behind it.
-fn find_tail(fs: &dyn Fs, dir: &Path, segment: &ChainSegment, report: &SegmentReport) -> Result<Tail, Error> {
+fn find_tail(
+    fs: &dyn Fs,
+    dir: &Path,
+    segment: &ChainSegment,
+    report: &SegmentReport,
+) -> Result<Tail, Error> {
     let header = &segment.file.header;
     let number = header.stands_to;
     if header.is_rewritten() {
@@ -204,11 +216,20 @@ fn find_tail(fs: &dyn Fs, dir: &Path, segment: &ChainSegment, report: &SegmentRe
             }
         }
         match durable {
-            Some(durable) if scanner.offset == report.end.valid_len => Ok(Tail { number, durable, rest }),
+            Some(durable) if scanner.offset == report.end.valid_len => {
+                Ok(Tail { number, durable, rest })
+            }
             _ => {
                 let what = "the durable part does not end with a frame";
-                let records = Some((header.first_seq, report.end.last_seq)).filter(|(first, last)| first <= last);
-                let damage = Damage { file: segment.file.name.clone(), offset: report.proven, len: 0, records, what };
+                let records = Some((header.first_seq, report.end.last_seq))
+                    .filter(|(first, last)| first <= last);
+                let damage = Damage {
+                    file: segment.file.name.clone(),
+                    offset: report.proven,
+                    len: 0,
+                    records,
+                    what,
+                };
                 Err(Error::Corrupt { dir: dir.to_owned(), damage: vec![damage] })
             }
         }

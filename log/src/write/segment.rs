@@ -11,7 +11,9 @@ use std::path::PathBuf;
 
 use super::batch::Batch;
 use crate::error::{Error, is_full};
-use crate::format::{FRAME_HEADER_LEN, FrameHeader, FrameKind, Link, SegmentHeader, next_digest, payload_crc};
+use crate::format::{
+    FRAME_HEADER_LEN, FrameHeader, FrameKind, Link, SegmentHeader, next_digest, payload_crc,
+};
 use crate::fs::{FsFile, write_all_at};
 
 /// Space is allocated ahead in steps that grow with the segment, between these.
@@ -69,7 +71,8 @@ impl Active {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => self.reserve(len, limit),
             Err(e) if is_full(&e) => Err(Error::io("write", &self.path, e)),
             Err(_) => {
-                // This file system cannot allocate space ahead. Whether there is space shows when a frame is written.
+                // This file system cannot allocate space ahead. Whether there is space shows when a
+                // frame is written.
                 self.allocated = u64::MAX;
                 Ok(())
             }
@@ -77,12 +80,22 @@ impl Active {
     }
 
     /// As [`write_raw`](Self::write_raw), with an error that names the segment.
-    pub(super) fn write(&mut self, batch: &mut Batch, kind: FrameKind, durable_off: u64) -> Result<(), Error> {
+    pub(super) fn write(
+        &mut self,
+        batch: &mut Batch,
+        kind: FrameKind,
+        durable_off: u64,
+    ) -> Result<(), Error> {
         self.write_raw(batch, kind, durable_off).map_err(|e| Error::io("write", &self.path, e))
     }
 
     /// Writes a frame behind what is there.
-    pub(super) fn write_raw(&mut self, batch: &mut Batch, kind: FrameKind, durable_off: u64) -> io::Result<()> {
+    pub(super) fn write_raw(
+        &mut self,
+        batch: &mut Batch,
+        kind: FrameKind,
+        durable_off: u64,
+    ) -> io::Result<()> {
         let offset = self.written.offset;
         let nonce = self.header.nonce;
         let header = FrameHeader {
@@ -102,7 +115,8 @@ impl Active {
         batch.bytes.truncate(unpadded);
         written?;
         let digest = next_digest(self.written.digest, &raw);
-        self.written = Point { offset: offset + header.frame_len(), next_seq: batch.next_seq(), digest };
+        self.written =
+            Point { offset: offset + header.frame_len(), next_seq: batch.next_seq(), digest };
         self.records += batch.records();
         if matches!(kind, FrameKind::Records | FrameKind::Block) {
             self.min_time = self.min_time.min(batch.min_time);

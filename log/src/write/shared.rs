@@ -1,10 +1,10 @@
-//! The state that callers and the writer thread share: messages of the queue, acknowledgements, capacity, flags and
-//! counts.
+//! The state that callers and the writer thread share: messages of the queue, acknowledgements,
+//! capacity, flags and counts.
 //!
 //! Owns: how a caller tells the writer thread about a waiter.
 //!
-//! Invariant: a waiter stores `wanted` before it sends `hurry`, and the writer reads `wanted` before it waits for
-//! `hurry`, so no wake-up is lost.
+//! Invariant: a waiter stores `wanted` before it sends `hurry`, and the writer reads `wanted`
+//! before it waits for `hurry`, so no wake-up is lost.
 //!
 //! Must not know: files, frames.
 
@@ -26,10 +26,11 @@ pub struct Metrics {
     pub appended: u64,
     /// Records dropped under [`OnFull::Shed`](crate::OnFull::Shed).
     pub shed: u64,
-    /// Appends refused: because the queue was full, under [`OnFull::Error`](crate::OnFull::Error) or in a degraded
-    /// log, or the record too large.
+    /// Appends refused: because the queue was full, under [`OnFull::Error`](crate::OnFull::Error)
+    /// or in a degraded log, or the record too large.
     pub refused: u64,
-    /// Written records that were in a deleted directory or segment. Those of earlier processes are not counted.
+    /// Written records that were in a deleted directory or segment. Those of earlier processes are
+    /// not counted.
     pub gone: u64,
     /// Appends that had to wait for room.
     pub blocked: u64,
@@ -134,12 +135,14 @@ impl Shared {
 
     /// Asks the writer thread not to wait for more records.
     pub(super) fn hurry(&self) {
-        // A full channel means that an earlier request has not been received yet, and that one serves for both.
+        // A full channel means that an earlier request has not been received yet, and that one
+        // serves for both.
         let _ = self.hurry.try_send(());
     }
 
-    /// Asks the writer thread not to wait until it has all records before the goal. Asking once would not do: a record
-    /// that has its number may not be in the queue yet. So `wanted` stands until the writer has passed it.
+    /// Asks the writer thread not to wait until it has all records before the goal. Asking once
+    /// would not do: a record that has its number may not be in the queue yet. So `wanted` stands
+    /// until the writer has passed it.
     pub(super) fn want(&self, goal: Goal) {
         let (Goal::Written(next_seq) | Goal::Durable(next_seq)) = goal;
         self.wanted.fetch_max(next_seq, Ordering::SeqCst);
@@ -155,7 +158,8 @@ impl Shared {
 
     /// The sequence number that the next record gets.
     pub(super) fn next_seq(&self) -> u64 {
-        // Relaxed: the caller has been told by other means that the records it asks about have their numbers.
+        // Relaxed: the caller has been told by other means that the records it asks about have
+        // their numbers.
         self.next_seq.load(Ordering::Relaxed)
     }
 
@@ -183,7 +187,8 @@ impl Shared {
     pub(super) fn metrics(&self) -> Metrics {
         let count = |i: usize| self.counts[i].load(Ordering::Relaxed);
         let (queued_records, queued_bytes) = self.gate.used();
-        let (shed, refused) = (self.shed.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed));
+        let (shed, refused) =
+            (self.shed.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed));
         Metrics {
             appended: self.next_seq.load(Ordering::Relaxed) - self.start_seq,
             shed,
@@ -207,7 +212,8 @@ impl Shared {
     }
 
     pub(crate) fn publish_counts(&self, c: &WriterCounts) {
-        let values = [c.frames, c.bytes, c.syncs, c.segments, c.heals, c.failures, c.manifest_failures];
+        let values =
+            [c.frames, c.bytes, c.syncs, c.segments, c.heals, c.failures, c.manifest_failures];
         for (slot, value) in self.counts.iter().zip(values) {
             slot.store(value, Ordering::Relaxed);
         }

@@ -1,5 +1,5 @@
-//! The synchronisation primitives of [`ack`](crate::write::ack_tracker): the standard ones, or loom's when its model
-//! checker runs.
+//! The synchronisation primitives of [`ack`](crate::write::ack_tracker): the standard ones, or
+//! loom's when its model checker runs.
 //!
 //! Owns: the choice between the two.
 //!

@@ -1,11 +1,11 @@
-//! The writer thread: takes records from the queue, cuts frames, syncs when due, and retries after a failure of the
-//! disk.
+//! The writer thread: takes records from the queue, cuts frames, syncs when due, and retries after
+//! a failure of the disk.
 //!
 //! Owns: the loop and its timing, and the check that the directory still exists.
 //!
-//! Invariants: records are written in the order of their numbers, in whatever order they arrive. Records are gathered
-//! only without waiters. A degraded log leaves records in the queue, so that the queue's bounds hold. All waiters are
-//! woken when the thread ends, even by a panic.
+//! Invariants: records are written in the order of their numbers, in whatever order they arrive.
+//! Records are gathered only without waiters. A degraded log leaves records in the queue, so that
+//! the queue's bounds hold. All waiters are woken when the thread ends, even by a panic.
 //!
 //! Must not know: how bytes are laid out.
 
@@ -36,8 +36,8 @@ const IDLE: Duration = Duration::from_millis(50);
 const LINGER_PART: u32 = 8;
 /// The interval between two checks that the directory still exists.
 const LOOK: Duration = Duration::from_millis(500);
-/// The time for which a log with a deleted directory stays degraded before it continues in a new one, so that a host
-/// that checks a few times per second notices it.
+/// The time for which a log with a deleted directory stays degraded before it continues in a new
+/// one, so that a host that checks a few times per second notices it.
 const REMOVAL_SHOWN: Duration = Duration::from_millis(500);
 const MIN_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(5);
@@ -48,7 +48,8 @@ pub(crate) struct Worker {
     writer: Writer,
     shared: Arc<Shared>,
     incoming: Receiver<Message>,
-    /// Receives a message when somebody waits or the queue fills up. Then no more records are gathered.
+    /// Receives a message when somebody waits or the queue fills up. Then no more records are
+    /// gathered.
     hurry: Receiver<()>,
     linger: Duration,
     /// The last frame was full, so there is more.
@@ -147,7 +148,8 @@ impl Worker {
     /// Waits for something to do, then takes records until a frame is full or the queue is empty.
     fn receive(&mut self) {
         if self.retry.is_some() {
-            // A degraded log leaves records in the queue, so that the queue's bounds also bound the memory that waits.
+            // A degraded log leaves records in the queue, so that the queue's bounds also bound the
+            // memory that waits.
             self.wait_for_retry();
             if !self.shared.closing.load(Ordering::SeqCst) {
                 return;
@@ -156,7 +158,9 @@ impl Worker {
         let first = match self.incoming.recv_deadline(self.deadline()) {
             Ok(message) => message,
             Err(RecvTimeoutError::Timeout) => return,
-            Err(RecvTimeoutError::Disconnected) => return self.shared.closing.store(true, Ordering::SeqCst),
+            Err(RecvTimeoutError::Disconnected) => {
+                return self.shared.closing.store(true, Ordering::SeqCst);
+            }
         };
         if matches!(first, Message::Record(_)) {
             // The interval within which this record has to be synced begins now.
@@ -190,9 +194,9 @@ impl Worker {
         let is_wanted = self.shared.wanted.load(Ordering::SeqCst) > self.next_seq;
         let is_closing = self.shared.closing.load(Ordering::SeqCst);
         if !self.behind && !is_wanted && !is_closing && !time.is_zero() {
-            // A waiter stores `wanted` before it sends `hurry`. So a request that comes after the check above is
-            // received here, and none is lost. A request that is left over from earlier ends this gathering early and
-            // does no other harm.
+            // A waiter stores `wanted` before it sends `hurry`. So a request that comes after the
+            // check above is received here, and none is lost. A request that is left over from
+            // earlier ends this gathering early and does no other harm.
             let _ = self.hurry.recv_timeout(time);
         }
     }
@@ -201,13 +205,14 @@ impl Worker {
         let Some(retry) = self.retry else { return };
         loop {
             let now = Instant::now();
-            let asked = self.shared.retry_now.load(Ordering::SeqCst) || self.shared.closing.load(Ordering::SeqCst);
+            let asked = self.shared.retry_now.load(Ordering::SeqCst)
+                || self.shared.closing.load(Ordering::SeqCst);
             let at = if asked { retry.at.min(retry.last + MIN_RETRY) } else { retry.at };
             if now >= at || self.shared.closing.load(Ordering::SeqCst) {
                 return;
             }
-            // The thread cannot wait on the channel, because records stay in it until the log is well again. So it
-            // sleeps in short steps, to notice a flush or close soon.
+            // The thread cannot wait on the channel, because records stay in it until the log is
+            // well again. So it sleeps in short steps, to notice a flush or close soon.
             std::thread::sleep((at - now).min(Duration::from_millis(10)));
         }
     }
@@ -220,7 +225,8 @@ impl Worker {
             (Durability::Interval(interval), Some(since)) => Some(since + interval),
             _ => None,
         };
-        let idle_at = (self.writer.is_dirty() || self.writer.is_unmarked()).then(|| self.last_record + IDLE);
+        let idle_at =
+            (self.writer.is_dirty() || self.writer.is_unmarked()).then(|| self.last_record + IDLE);
         [sync_at, idle_at].into_iter().flatten().fold(self.look_at, Instant::min)
     }
 
@@ -248,7 +254,10 @@ impl Worker {
         let writer = &mut self.writer;
         let batch = self.batch.get_or_insert_with(|| Batch::new(next_seq, writer.spare()));
         let (kind, schema, key_hash) = (record.kind, record.schema, record.key_hash);
-        put_record(&mut batch.bytes, &RecordRef { kind, schema, key_hash, payload: &record.payload });
+        put_record(
+            &mut batch.bytes,
+            &RecordRef { kind, schema, key_hash, payload: &record.payload },
+        );
         batch.count += 1;
         batch.min_time = batch.min_time.min(record.time_ms);
         batch.max_time = batch.max_time.max(record.time_ms);
@@ -269,7 +278,8 @@ impl Worker {
         self.shared.retry_now.store(false, Ordering::SeqCst);
         let mut done = self.try_step(closing);
         if done.is_err() && !self.is_homeless {
-            // In a deleted directory, making the next segment may be what fails first. The error should name the cause.
+            // In a deleted directory, making the next segment may be what fails first. The error
+            // should name the cause.
             self.look_at = Instant::now();
             done = self.look(closing).and(done);
         }
@@ -295,7 +305,9 @@ impl Worker {
         let flush = self.shared.flush_to.load(Ordering::SeqCst) > self.writer.durable_next();
         let due = match self.durability {
             Durability::Sync => true,
-            Durability::Interval(interval) => self.dirty_since.is_some_and(|since| now >= since + interval),
+            Durability::Interval(interval) => {
+                self.dirty_since.is_some_and(|since| now >= since + interval)
+            }
             Durability::Memory | Durability::Os => self.writer.retained_bytes() >= MAX_RETAINED,
         };
         let full = self.writer.retained_bytes() >= MAX_RETAINED;
@@ -318,13 +330,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Checks, when due, whether directory and segment still exist. If not, counts the lost records; the next check
-    /// takes the directory again.
+    /// Checks, when due, whether directory and segment still exist. If not, counts the lost
+    /// records; the next check takes the directory again.
     fn look(&mut self, closing: bool) -> Result<(), Error> {
         let now = Instant::now();
         let is_due = now >= self.look_at || self.retry.is_some() || closing;
-        // Before the first segment is begun, look in any case: the directory may have been emptied since the log was
-        // opened, and a segment that continues what was in it would be damage.
+        // Before the first segment is begun, look in any case: the directory may have been emptied
+        // since the log was opened, and a segment that continues what was in it would be damage.
         if !is_due && self.writer.has_segment() {
             return Ok(());
         }
@@ -347,7 +359,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns what was deleted or moved away since the last check, with the number of lost records.
+    /// Returns what was deleted or moved away since the last check, with the number of lost
+    /// records.
     fn find_removal(&mut self) -> Result<Option<Error>, Error> {
         let segment = self.writer.missing_segment().map(Path::to_owned);
         if segment.is_none() && self.owned_dir.is_held() {
@@ -382,7 +395,9 @@ impl Worker {
         };
         self.retry = Some(Retry { at: now + pause, pause, last: now });
         let reason = error.to_string().into();
-        self.shared.acks.set_health(Health::Degraded { reason, storage_full: error.is_storage_full() });
+        self.shared
+            .acks
+            .set_health(Health::Degraded { reason, storage_full: error.is_storage_full() });
         self.shared.gate.set_shut(true);
     }
 }

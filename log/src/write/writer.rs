@@ -1,11 +1,12 @@
-//! The writing side as a plain state machine: frames, syncs, markers, seals, new segments, and what to do when the disk
-//! fails. It has no thread and no clock, so the fault suite drives it call by call.
+//! The writing side as a plain state machine: frames, syncs, markers, seals, new segments, and what
+//! to do when the disk fails. It has no thread and no clock, so the fault suite drives it call by
+//! call.
 //!
 //! Owns: the active segment and the frames that are not durable yet.
 //!
-//! Invariants: a frame stays in memory until a sync after its write has succeeded; nothing is written or synced again
-//! on a descriptor that has failed once; `durable` never runs ahead of the disk. A segment whose frames may be blocks
-//! says so from its first byte on.
+//! Invariants: a frame stays in memory until a sync after its write has succeeded; nothing is
+//! written or synced again on a descriptor that has failed once; `durable` never runs ahead of the
+//! disk. A segment whose frames may be blocks says so from its first byte on.
 //!
 //! Must not know: queues, waiters, durability levels.
 
@@ -20,8 +21,8 @@ use super::young_segment::{Due, YoungSegment};
 use crate::directory::manifest::{SEGMENTS, SegmentsManifest, publish};
 use crate::error::Error;
 use crate::format::{
-    BlockFormat, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS, Link, MINOR, Seal, SegmentHeader, TIME_UNKNOWN, frame_len,
-    segment_name,
+    BlockFormat, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS, Link, MINOR, Seal, SegmentHeader,
+    TIME_UNKNOWN, frame_len, segment_name,
 };
 use crate::fs::{Fs, SyncSite, sync, write_all_at};
 use crate::write::directory_lock::StoreIdentity;
@@ -122,7 +123,8 @@ impl Writer {
         self.retained.push_back(batch);
     }
 
-    /// The sequence number up to which (exclusively) records are in the hands of the operating system.
+    /// The sequence number up to which (exclusively) records are in the hands of the operating
+    /// system.
     pub(crate) fn written_next(&self) -> u64 {
         match &self.active {
             Some(active) if !self.broken => active.written.next_seq.max(self.durable_next()),
@@ -135,8 +137,8 @@ impl Writer {
         self.setup.durable_seq + 1
     }
 
-    /// The sequence number up to which (exclusively) a reader would find records in the directory. What a failed sync
-    /// was for is not counted on: it may be there or not.
+    /// The sequence number up to which (exclusively) a reader would find records in the directory.
+    /// What a failed sync was for is not counted on: it may be there or not.
     pub(crate) fn found_next(&self) -> u64 {
         if self.in_doubt { self.durable_next() } else { self.found_next }
     }
@@ -151,7 +153,8 @@ impl Writer {
         self.active.is_some()
     }
 
-    /// The segment being written, if it was deleted or moved away. What the system cannot say counts as no.
+    /// The segment being written, if it was deleted or moved away. What the system cannot say
+    /// counts as no.
     pub(crate) fn missing_segment(&self) -> Option<&Path> {
         let active = self.active.as_ref()?;
         let is_there = active.file.is_at(&active.path).unwrap_or(true);
@@ -166,8 +169,9 @@ impl Writer {
         }
     }
 
-    /// Gives up the segment being written, which is gone. Returns how many durable records were in it; those that are
-    /// in memory will be written to the next segment, whose link to the missing one makes the loss show.
+    /// Gives up the segment being written, which is gone. Returns how many durable records were in
+    /// it; those that are in memory will be written to the next segment, whose link to the missing
+    /// one makes the loss show.
     pub(crate) fn lose_segment(&mut self) -> u64 {
         let Some(active) = self.leave_segment() else { return 0 };
         self.broken = true;
@@ -175,8 +179,9 @@ impl Writer {
         self.durable_next().saturating_sub(active.header.first_seq)
     }
 
-    /// Gives up the directory, which is gone with all that was in it. Returns how many durable records this process had
-    /// written to it; those that are in memory will be written to a new store, under the numbers that they have.
+    /// Gives up the directory, which is gone with all that was in it. Returns how many durable
+    /// records this process had written to it; those that are in memory will be written to a new
+    /// store, under the numbers that they have.
     pub(crate) fn lose_directory(&mut self) -> u64 {
         let next_seq = self.durable_next();
         let gone = next_seq.saturating_sub(self.setup.here_since);
@@ -211,18 +216,20 @@ impl Writer {
         self.active.as_ref().is_some_and(|active| active.unmarked)
     }
 
-    /// Writes the pending frames. After a failure, continues in a new segment; if that fails too, returns the error,
-    /// and all frames stay in memory for the next call.
+    /// Writes the pending frames. After a failure, continues in a new segment; if that fails too,
+    /// returns the error, and all frames stay in memory for the next call.
     pub(crate) fn pump(&mut self) -> Result<(), Error> {
         if !self.broken {
             if self.try_pump().is_ok() {
                 return Ok(());
             }
-            // When space could not be allocated, nothing was written, so the descriptor can still be used.
+            // When space could not be allocated, nothing was written, so the descriptor can still
+            // be used.
             if !self.broken {
                 let tried = self.try_pump();
                 if tried.is_err() && self.written > 0 {
-                    // Frames that were written are synced now. They must not wait until there is room for the others.
+                    // Frames that were written are synced now. They must not wait until there is
+                    // room for the others.
                     let _ = self.try_sync(SyncSite::Frames);
                 }
                 return tried;
@@ -266,7 +273,8 @@ impl Writer {
         let is_worth_packing = self.young.is_worth_packing(self.setup.repack_bytes);
         let packed = if is_worth_packing { self.pack_segment() } else { Ok(()) };
         if packed.and_then(|()| self.seal()).is_err() {
-            // All records are durable. A segment without a seal is read as after a crash, so nothing is lost.
+            // All records are durable. A segment without a seal is read as after a crash, so
+            // nothing is lost.
             return Ok(());
         }
         self.publish();
@@ -325,7 +333,8 @@ impl Writer {
         self.due().is_some()
     }
 
-    /// Packs what was written in small batches, once it is enough. Failures as with [`pump`](Self::pump).
+    /// Packs what was written in small batches, once it is enough. Failures as with
+    /// [`pump`](Self::pump).
     pub(crate) fn repack(&mut self) -> Result<(), Error> {
         if self.due().is_none() {
             return Ok(());
@@ -345,9 +354,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the active segment again, with its records in blocks, and removes the old one. Everything is durable already.
-    /// The new segment follows what the old one followed, so the old one is not part of the log once the new one has its
-    /// name.
+    /// Writes the active segment again, with its records in blocks, and removes the old one.
+    /// Everything is durable already. The new segment follows what the old one followed, so the old
+    /// one is not part of the log once the new one has its name.
     fn pack_segment(&mut self) -> Result<(), Error> {
         let (Some(format), Some(active)) = (self.setup.blocks, &self.active) else { return Ok(()) };
         self.check_presence()?;
@@ -357,13 +366,15 @@ impl Writer {
         let unpublished = self.counts.manifest_failures;
         match self.try_begin() {
             Ok(()) => {
-                // A reader that finds neither of the two sees by the manifest that it came at the wrong moment.
+                // A reader that finds neither of the two sees by the manifest that it came at the
+                // wrong moment.
                 if self.counts.manifest_failures == unpublished {
                     let _ = self.setup.fs.remove(&old);
                 }
             }
             Err(failure) if failure.may_have_name => {
-                // After a crash the new segment may count, so nothing may be appended to the old one.
+                // After a crash the new segment may count, so nothing may be appended to the old
+                // one.
                 self.active = None;
                 self.heal()?;
             }
@@ -389,21 +400,27 @@ impl Writer {
         if let Some(active) = &self.active
             && active.allocated != u64::MAX
         {
-            // The cut only saves space: readers ignore zeros behind a seal. So a failure does not matter.
+            // The cut only saves space: readers ignore zeros behind a seal. So a failure does not
+            // matter.
             let _ = active.file.set_len(active.written.offset);
         }
         self.try_sync(SyncSite::Seal)
     }
 
     fn write_frame(&mut self) -> Result<(), Error> {
-        let (Some(active), Some(batch)) = (&mut self.active, self.retained.get_mut(self.written)) else {
+        let (Some(active), Some(batch)) = (&mut self.active, self.retained.get_mut(self.written))
+        else {
             return Ok(());
         };
         let len = frame_len(batch.payload_len());
         let durable_off = active.durable.offset;
         // Not far beyond where the segment is written again.
-        let young = self.setup.blocks.and(self.young.allocation_limit(active.header.born_len, self.setup.repack_bytes));
-        let limit = young.map_or(self.setup.segment_bytes, |limit| limit.min(self.setup.segment_bytes));
+        let young = self
+            .setup
+            .blocks
+            .and(self.young.allocation_limit(active.header.born_len, self.setup.repack_bytes));
+        let limit =
+            young.map_or(self.setup.segment_bytes, |limit| limit.min(self.setup.segment_bytes));
         if let Err(e) = active.reserve(len, limit) {
             self.counts.failures += 1;
             return Err(e);
@@ -476,7 +493,8 @@ impl Writer {
         }
     }
 
-    /// Leaves a failed segment behind and goes on in a new one that holds every frame not known durable.
+    /// Leaves a failed segment behind and goes on in a new one that holds every frame not known
+    /// durable.
     fn heal(&mut self) -> Result<(), Error> {
         self.check_presence()?;
         self.leave_segment();
@@ -497,15 +515,17 @@ impl Writer {
         let first_seq = self.setup.prev.last_seq + 1;
         let tmp = self.setup.dir.join(format!("tmp-seg-{number:08x}"));
         let path = self.setup.dir.join(segment_name(number, first_seq));
-        // Each attempt has a new number, because after a failed directory sync the old name may or may not survive a
-        // crash.
+        // Each attempt has a new number, because after a failed directory sync the old name may or
+        // may not survive a crash.
         self.setup.next_number = number.checked_add(1).ok_or_else(|| NotBegun {
             error: Error::Invalid("no segment numbers are left".into()),
             may_have_name: false,
         })?;
-        let born_len = self.retained.iter().map(|b| frame_len(b.payload_len())).sum::<u64>() + HEADER_LEN as u64;
+        let born_len = self.retained.iter().map(|b| frame_len(b.payload_len())).sum::<u64>()
+            + HEADER_LEN as u64;
         // A recovered block is kept by a writer that packs nothing, too.
-        let has_blocks = self.setup.blocks.is_some() || self.retained.iter().any(|b| b.kind == FrameKind::Block);
+        let has_blocks =
+            self.setup.blocks.is_some() || self.retained.iter().any(|b| b.kind == FrameKind::Block);
         let fs = self.setup.fs.clone();
         let header = SegmentHeader {
             minor: MINOR,
@@ -539,8 +559,8 @@ impl Writer {
             }
             Err(e) => {
                 self.counts.failures += 1;
-                // Best effort. A file that is left over is ignored, because of its name or because no later segment
-                // links to it.
+                // Best effort. A file that is left over is ignored, because of its name or because
+                // no later segment links to it.
                 let _ = fs.remove(&tmp);
                 if may_have_name {
                     let _ = fs.remove(&path);
@@ -559,7 +579,11 @@ impl Writer {
     ) -> io::Result<Active> {
         let file = fs.create_new(tmp)?;
         write_all_at(&*file, &header.encode(), 0)?;
-        let start = Point { offset: HEADER_LEN as u64, next_seq: header.first_seq, digest: header.digest() };
+        let start = Point {
+            offset: HEADER_LEN as u64,
+            next_seq: header.first_seq,
+            digest: header.digest(),
+        };
         let mut active = Active {
             file,
             path: path.to_owned(),
@@ -573,8 +597,8 @@ impl Writer {
             unmarked: false,
         };
         for batch in &mut self.retained {
-            // The file gets its name only when all of it is durable. So each frame may say that everything before it is
-            // durable.
+            // The file gets its name only when all of it is durable. So each frame may say that
+            // everything before it is durable.
             let durable_off = active.written.offset;
             active.write_raw(batch, batch.kind, durable_off)?;
             self.counts.frames += 1;
@@ -591,7 +615,8 @@ impl Writer {
         Ok(active)
     }
 
-    /// Publishes `SEGMENTS`. A failure costs detection of a lost last segment, no data, so it is only counted.
+    /// Publishes `SEGMENTS`. A failure costs detection of a lost last segment, no data, so it is
+    /// only counted.
     fn publish(&mut self) {
         let Some(active) = &self.active else { return };
         self.setup.manifest_generation += 1;

@@ -1,9 +1,10 @@
-//! The durable frames of a young segment, in memory, so that the writer can write them again as blocks.
+//! The durable frames of a young segment, in memory, so that the writer can write them again as
+//! blocks.
 //!
 //! Owns: when that is worth it, and which records become one block.
 //!
-//! Invariants: the parts hold every record of the segment that is durable, in order, or the segment is large and there are
-//! none. Memory is bounded by the size up to which a segment is young.
+//! Invariants: the parts hold every record of the segment that is durable, in order, or the segment
+//! is large and there are none. Memory is bounded by the size up to which a segment is young.
 //!
 //! Must not know: files.
 
@@ -38,7 +39,8 @@ pub(super) enum Due {
 }
 
 impl YoungSegment {
-    /// Takes a batch that is durable. Returns memory that it does not need. `repack_bytes` may wait to be packed.
+    /// Takes a batch that is durable. Returns memory that it does not need. `repack_bytes` may wait
+    /// to be packed.
     pub(super) fn keep(&mut self, batch: Batch, repack_bytes: u64) -> Option<Vec<u8>> {
         self.bytes += frame_len(batch.payload_len());
         if batch.kind == FrameKind::Records {
@@ -83,8 +85,8 @@ impl YoungSegment {
         }
     }
 
-    /// Returns up to where space is allocated ahead in a segment that was born with `born_len` bytes; `None` for a large
-    /// one.
+    /// Returns up to where space is allocated ahead in a segment that was born with `born_len`
+    /// bytes; `None` for a large one.
     pub(super) fn allocation_limit(&self, born_len: u64, repack_bytes: u64) -> Option<u64> {
         (!self.is_large).then(|| born_len.saturating_add(repack_bytes))
     }
@@ -99,7 +101,8 @@ impl YoungSegment {
         self.bytes >= YOUNG_TIMES.saturating_mul(repack_bytes)
     }
 
-    /// Gives all records away, as blocks where they can be packed. Afterwards nothing is known of the segment.
+    /// Gives all records away, as blocks where they can be packed. Afterwards nothing is known of
+    /// the segment.
     pub(super) fn take_packed(&mut self, format: &dyn BlockFormat) -> Vec<Batch> {
         let mut parts = std::mem::take(self).parts;
         for part in parts.iter_mut().filter(|part| part.kind == FrameKind::Records) {

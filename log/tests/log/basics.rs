@@ -1,5 +1,5 @@
-//! The log through its public API on the real file system: records come back as written, and each refusal has its own
-//! error.
+//! The log through its public API on the real file system: records come back as written, and each
+//! refusal has its own error.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise_log::{
-    AppendError, Durability, Error, Health, Log, LogOptions, OnFull, ReadItem, Reader, Record, ResumeMark, WaitError,
+    AppendError, Durability, Error, Health, Log, LogOptions, OnFull, ReadItem, Reader, Record,
+    ResumeMark, WaitError,
 };
 use pollster::block_on;
 use tempfile::TempDir;
@@ -32,7 +33,8 @@ fn open(dir: &Path, options: LogOptions) -> Log {
 
 fn payloads(dir: &Path) -> Vec<(u64, Vec<u8>)> {
     let mut all = Vec::new();
-    let summary = Reader::open(dir).unwrap().for_each(|seq, r| all.push((seq, r.payload.to_vec()))).unwrap();
+    let summary =
+        Reader::open(dir).unwrap().for_each(|seq, r| all.push((seq, r.payload.to_vec()))).unwrap();
     assert_eq!(summary.damage, []);
     assert_eq!(summary.torn, None);
     all
@@ -67,14 +69,23 @@ fn killed(dir: &TempDir, n: u64) -> TempDir {
 
 #[test]
 fn records_come_back_in_order_with_their_tags() {
-    for durability in
-        [Durability::Memory, Durability::Os, Durability::Interval(Duration::from_millis(5)), Durability::Sync]
-    {
+    for durability in [
+        Durability::Memory,
+        Durability::Os,
+        Durability::Interval(Duration::from_millis(5)),
+        Durability::Sync,
+    ] {
         let dir = TempDir::new().unwrap();
         let log = open(dir.path(), options(durability));
         for i in 0..1000u64 {
             let payload = vec![i as u8; (i % 97) as usize];
-            let record = Record { kind: i as u16, schema: 2, key_hash: i * 3, time_ms: i as i64, payload: &payload };
+            let record = Record {
+                kind: i as u16,
+                schema: 2,
+                key_hash: i * 3,
+                time_ms: i as i64,
+                payload: &payload,
+            };
             let ticket = log.append(record).unwrap();
             assert_eq!(ticket.seq(), Some(i + 1));
             if i % 100 == 0 {
@@ -93,7 +104,10 @@ fn records_come_back_in_order_with_their_tags() {
                 next += 1;
             })
             .unwrap();
-        assert_eq!((summary.records, summary.first_seq, summary.last_seq), (1000, Some(1), Some(1000)));
+        assert_eq!(
+            (summary.records, summary.first_seq, summary.last_seq),
+            (1000, Some(1), Some(1000))
+        );
         assert_eq!(summary.max_time, Some(999));
     }
 }
@@ -146,7 +160,8 @@ fn a_record_without_room_ends_the_gathering() {
         // The small one alone does not half fill the queue.
         while large < 3 {
             let _ = log.append(record(&[1; 400]));
-            large += u64::from(log.append(record(&[2; 700])).is_ok_and(|ticket| ticket.seq().is_some()));
+            large +=
+                u64::from(log.append(record(&[2; 700])).is_ok_and(|ticket| ticket.seq().is_some()));
         }
         log.close().unwrap();
     }
@@ -388,7 +403,8 @@ fn a_missing_segment_is_damage() {
         }
         let error = Log::open(copy.path(), options(Durability::Os)).unwrap_err();
         let seq = files.iter().position(|f| f == gone).unwrap() as u64 + 1;
-        let covers = error.damage().iter().any(|d| d.records.is_some_and(|(a, b)| a <= seq && seq <= b));
+        let covers =
+            error.damage().iter().any(|d| d.records.is_some_and(|(a, b)| a <= seq && seq <= b));
         assert!(covers, "{error}");
     }
 }
@@ -443,7 +459,9 @@ fn many_threads_keep_their_own_order() {
             scope.spawn(move || {
                 let mut last = 0;
                 for i in 0..5000u64 {
-                    let ticket = log.append(record(&[producer.to_le_bytes(), i.to_le_bytes()].concat())).unwrap();
+                    let ticket = log
+                        .append(record(&[producer.to_le_bytes(), i.to_le_bytes()].concat()))
+                        .unwrap();
                     assert!(ticket.seq().unwrap() > last);
                     last = ticket.seq().unwrap();
                     if i % 500 == 0 {
@@ -491,7 +509,8 @@ fn an_idle_log_marks_what_is_durable() {
         let now = log.metrics();
         now.durable_seq >= 2 && now.bytes >= 4096 + 80 * 2 + 48
     });
-    // The last record is protected by the marker behind it: a flip in it is damage, not a torn tail.
+    // The last record is protected by the marker behind it: a flip in it is damage, not a torn
+    // tail.
     let copy = TempDir::new().unwrap();
     let path = segments(dir.path()).pop().unwrap();
     let mut bytes = fs::read(&path).unwrap();
@@ -522,8 +541,9 @@ fn a_sharded_replay_sees_each_record_once_and_keeps_the_order_of_a_key() {
     let log = open(dir.path(), opts);
     for i in 0..20_000u64 {
         let payload = vec![i as u8; (i % 400) as usize];
-        let ticket =
-            log.append(Record { kind: 1, schema: 1, key_hash: i % 37, time_ms: 0, payload: &payload }).unwrap();
+        let ticket = log
+            .append(Record { kind: 1, schema: 1, key_hash: i % 37, time_ms: 0, payload: &payload })
+            .unwrap();
         if i % 1000 == 0 {
             log.wait(ticket).unwrap();
         }
@@ -566,7 +586,8 @@ fn a_sharded_replay_sees_each_record_once_and_keeps_the_order_of_a_key() {
 
 #[test]
 fn a_closed_log_that_lost_its_last_bytes_is_a_torn_tail_unless_a_record_is_gone() {
-    // The bug: a cut that removed only the seal was refused as damage, with records that had never existed.
+    // The bug: a cut that removed only the seal was refused as damage, with records that had never
+    // existed.
     let dir = TempDir::new().unwrap();
     let log = open(dir.path(), options(Durability::Sync));
     for i in 0..5u64 {
@@ -696,7 +717,9 @@ fn a_pass_with_a_mark_delivers_only_new_records_and_does_not_read_old_ones_again
     let index = reader.segments().len() - 1;
     let pass = |mark: &mut ResumeMark| {
         let mut shown = Vec::new();
-        let summary = reader.segment_for_each_marked(index, (4001, 4001), mark, |seq, _| shown.push(seq)).unwrap();
+        let summary = reader
+            .segment_for_each_marked(index, (4001, 4001), mark, |seq, _| shown.push(seq))
+            .unwrap();
         (shown, summary.damage.len())
     };
     assert_eq!(pass(&mut mark), (vec![4001], 0));

@@ -1,4 +1,5 @@
-//! Shared code of the fault tests: a workload, its oracle, and the check that every image of the log has to pass.
+//! Shared code of the fault tests: a workload, its oracle, and the check that every image of the
+//! log has to pass.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +19,8 @@ pub(crate) fn full() -> bool {
     std::env::var("FETCHWISE_FAULTS").is_ok_and(|v| v == "full")
 }
 
-/// The number of rounds: `FETCHWISE_FAULTS=ci` selects the size for CI, `full` the long run; the default is just large
-/// enough to detect a regression.
+/// The number of rounds: `FETCHWISE_FAULTS=ci` selects the size for CI, `full` the long run; the
+/// default is just large enough to detect a regression.
 pub(crate) fn scaled(quick: u64, ci: u64, long: u64) -> u64 {
     match std::env::var("FETCHWISE_FAULTS").as_deref() {
         Ok("full") => long,
@@ -65,8 +66,15 @@ impl Oracle {
         let salt = rng.draw();
         // Two thirds repeat themselves, so that they can be packed.
         let step = if salt.is_multiple_of(3) { 1 } else { 0 };
-        let payload: Vec<u8> = (0..len).map(|i| (salt >> (i % 8 * 8)) as u8 ^ (i as u8 * step)).collect();
-        let record = Record { kind: 1, schema: 1, key_hash: salt, time_ms: salt as i64 >> 20, payload: &payload };
+        let payload: Vec<u8> =
+            (0..len).map(|i| (salt >> (i % 8 * 8)) as u8 ^ (i as u8 * step)).collect();
+        let record = Record {
+            kind: 1,
+            schema: 1,
+            key_hash: salt,
+            time_ms: salt as i64 >> 20,
+            payload: &payload,
+        };
         let seq = log.append(record);
         self.given.truncate(seq as usize - 1);
         assert_eq!(seq as usize, self.given.len() + 1, "a sequence number was skipped");
@@ -78,15 +86,18 @@ impl Oracle {
         self.written = self.written.max(log.written_seq());
     }
 
-    /// Checks that a directory holds a prefix of the appended records, at least up to `at_least`, and nothing else.
+    /// Checks that a directory holds a prefix of the appended records, at least up to `at_least`,
+    /// and nothing else.
     pub(crate) fn check(&self, fs: &SimFs, at_least: u64) -> Result<u64, String> {
-        let reader = Reader::open_with(Arc::new(fs.clone()), Path::new(DIR)).map_err(|e| e.to_string())?;
+        let reader =
+            Reader::open_with(Arc::new(fs.clone()), Path::new(DIR)).map_err(|e| e.to_string())?;
         let reader = reader.with_blocks(&PlainBlocks);
         let mut next = 1;
         let mut wrong = None;
         let summary = reader
             .for_each(|seq, record| {
-                let right = seq == next && self.given.get(seq as usize - 1).is_some_and(|p| p == record.payload);
+                let right = seq == next
+                    && self.given.get(seq as usize - 1).is_some_and(|p| p == record.payload);
                 if !right {
                     wrong.get_or_insert(format!("record {seq} after {} is wrong", next - 1));
                 }
@@ -132,8 +143,14 @@ pub(crate) fn check_image(fs: &SimFs, oracle: &Oracle, at_least: u64) -> Result<
     Ok(())
 }
 
-/// A random workload: opens, appends, writes, syncs, marks, closes, until `ops` are done or the machine is off.
-pub(crate) fn workload(fs: &SimFs, oracle: &mut Oracle, rng: &mut Rng, ops: u64) -> Result<(), Error> {
+/// A random workload: opens, appends, writes, syncs, marks, closes, until `ops` are done or the
+/// machine is off.
+pub(crate) fn workload(
+    fs: &SimFs,
+    oracle: &mut Oracle,
+    rng: &mut Rng,
+    ops: u64,
+) -> Result<(), Error> {
     let (mut log, recovery) = reopen(fs)?;
     oracle.given.truncate(recovery.next_seq as usize - 1);
     for _ in 0..ops {
@@ -199,7 +216,8 @@ pub(crate) fn script(fs: &SimFs, oracle: &mut Oracle) {
             for _ in 0..records {
                 oracle.append(&mut log, &mut rng);
                 if step == 4 {
-                    // Batches of one record, which wait to be packed. What fails here is tried again below.
+                    // Batches of one record, which wait to be packed. What fails here is tried
+                    // again below.
                     let _ = log.write();
                 }
             }
@@ -211,7 +229,10 @@ pub(crate) fn script(fs: &SimFs, oracle: &mut Oracle) {
                 }
                 let again = step_of(&mut log);
                 oracle.acknowledge(&log);
-                assert!(again.is_ok() || fs.is_off(), "a single fault must not be repeated: {again:?}");
+                assert!(
+                    again.is_ok() || fs.is_off(),
+                    "a single fault must not be repeated: {again:?}"
+                );
             }
         }
         if session == 0 {

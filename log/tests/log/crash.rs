@@ -1,13 +1,17 @@
-//! Fault suite, rows 3, 4, 6 and 13: power cuts, failing calls and missing syncs on a simulated file system.
+//! Fault suite, rows 3, 4, 6 and 13: power cuts, failing calls and missing syncs on a simulated
+//! file system.
 
-use crate::common::{Oracle, check_image, dir, last_segment, reopen, report, scaled, script, workload};
+use crate::common::{
+    Oracle, check_image, dir, last_segment, reopen, report, scaled, script, workload,
+};
 use fetchwise_log::fs::SyncSite;
 use fetchwise_log::fs::sim::{Disk, Fault, Rng, SimFs, Survival};
 use fetchwise_log::fuzzing::PlainBlocks;
 use fetchwise_log::{Log, LogOptions, ManualLog, OpenCheck};
 use std::sync::Arc;
 
-/// Runs a workload into a power cut at a random call, and checks possible images of the disk after it.
+/// Runs a workload into a power cut at a random call, and checks possible images of the disk after
+/// it.
 fn crash_once(seed: u64, disabled: Option<SyncSite>, images: &mut u64) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let fs = SimFs::new(seed);
@@ -35,7 +39,8 @@ fn crash_once(seed: u64, disabled: Option<SyncSite>, images: &mut u64) -> Result
                 for again in [Survival::Prefix, Survival::AnyGarbage] {
                     *images += 1;
                     let second = image.crash(again, &mut rng);
-                    check_image(&second, &oracle, at_least).map_err(|e| format!("{}, again {again:?}: {e}", what()))?;
+                    check_image(&second, &oracle, at_least)
+                        .map_err(|e| format!("{}, again {again:?}: {e}", what()))?;
                 }
             } else {
                 *images += 1;
@@ -57,7 +62,13 @@ fn no_power_cut_loses_or_alters_what_was_acknowledged() {
             panic!("{e}");
         }
     }
-    report("3", "power cuts on the simulated file system, half of them again during recovery", images, 0, 0);
+    report(
+        "3",
+        "power cuts on the simulated file system, half of them again during recovery",
+        images,
+        0,
+        0,
+    );
 }
 
 /// A marker proves the last record durable, and the marker is on disk when `mark` returns.
@@ -82,7 +93,10 @@ fn marked_record_is_protected(disabled: Option<SyncSite>) -> Result<(), String> 
     after.put(&path, bytes);
     match reopen(&after) {
         Err(e) if e.damage().first().is_some_and(|d| d.records == Some((2, 2))) => Ok(()),
-        other => Err(format!("a flip in a marked record came out as {:?}", other.map(|(_, recovery)| recovery))),
+        other => Err(format!(
+            "a flip in a marked record came out as {:?}",
+            other.map(|(_, recovery)| recovery)
+        )),
     }
 }
 
@@ -103,7 +117,9 @@ fn lost_last_segment_is_noticed(disabled: Option<SyncSite>) -> Result<(), String
     after.lose(&last_segment(&after));
     match reopen(&after) {
         Err(e) if !e.damage().is_empty() => Ok(()),
-        other => Err(format!("a lost segment came out as {:?}", other.map(|(_, recovery)| recovery))),
+        other => {
+            Err(format!("a lost segment came out as {:?}", other.map(|(_, recovery)| recovery)))
+        }
     }
 }
 
@@ -124,7 +140,8 @@ fn each_sync_call_is_needed() {
     ];
     for site in writer_sites {
         let mut images = 0;
-        let mut found = marked_record_is_protected(Some(site)).and_then(|()| lost_last_segment_is_noticed(Some(site)));
+        let mut found = marked_record_is_protected(Some(site))
+            .and_then(|()| lost_last_segment_is_noticed(Some(site)));
         let mut seed = 0;
         while found.is_ok() && seed < 2000 {
             seed += 1;
@@ -133,7 +150,13 @@ fn each_sync_call_is_needed() {
         let Err(story) = found else { panic!("nothing notices that {site:?} is switched off") };
         println!("MUTATION | {} | {story} |", site.name());
     }
-    report("13", "sync calls of the writer switched off, each noticed", writer_sites.len() as u64, 0, 0);
+    report(
+        "13",
+        "sync calls of the writer switched off, each noticed",
+        writer_sites.len() as u64,
+        0,
+        0,
+    );
 }
 
 #[test]
@@ -177,7 +200,8 @@ fn every_call_may_fail_once_and_nothing_acknowledged_is_lost() {
     let mut runs = 0;
     for fault in [Fault::Eio, Fault::Enospc, Fault::Eintr, Fault::Short] {
         for call in 0..=calls {
-            // A second fault right after the first hits the attempt to continue; the third attempt has to work.
+            // A second fault right after the first hits the attempt to continue; the third attempt
+            // has to work.
             for second in [None, Some(1), Some(3)] {
                 let fs = SimFs::new(9);
                 let mut oracle = Oracle::default();
@@ -194,7 +218,8 @@ fn every_call_may_fail_once_and_nothing_acknowledged_is_lost() {
                 runs += 1;
                 for survival in Survival::ALL {
                     // A process that dies leaves everything it had written.
-                    let at_least = if survival == Survival::All { oracle.written } else { oracle.durable };
+                    let at_least =
+                        if survival == Survival::All { oracle.written } else { oracle.durable };
                     let image = fs.crash(survival, &mut Rng::new(call));
                     if let Err(e) = check_image(&image, &oracle, at_least) {
                         panic!("{fault:?} at call {call} and {second:?}, {survival:?}: {e}");
@@ -239,8 +264,8 @@ fn a_read_only_file_system_is_reported() {
 
 #[test]
 fn a_failed_sync_is_not_believed_when_it_is_repeated() {
-    // The cause: on ext4 a second fdatasync after a failed one returned OK three times out of three, and the data was
-    // gone. So the frames go to a new segment.
+    // The cause: on ext4 a second fdatasync after a failed one returned OK three times out of
+    // three, and the data was gone. So the frames go to a new segment.
     let fs = SimFs::new(8);
     let mut oracle = Oracle::default();
     let (mut log, _) = reopen(&fs).unwrap();
@@ -254,7 +279,8 @@ fn a_failed_sync_is_not_believed_when_it_is_repeated() {
     assert_eq!(log.durable_seq(), 2);
     let image = fs.crash(Survival::None, &mut rng);
     oracle.check(&image, 2).unwrap();
-    let names = image.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fwl")).count();
+    let names =
+        image.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fwl")).count();
     assert_eq!(names, 2);
 }
 
@@ -271,6 +297,9 @@ fn opening_with_a_check_of_the_tail_only_recovers_the_same() {
         options.check = OpenCheck::Tail;
         let (_, tail) = ManualLog::open(Arc::new(copy), &dir(), &options).unwrap();
         let (_, whole) = reopen(&image).unwrap();
-        assert_eq!((tail.next_seq, &tail.torn, tail.rewritten), (whole.next_seq, &whole.torn, whole.rewritten));
+        assert_eq!(
+            (tail.next_seq, &tail.torn, tail.rewritten),
+            (whole.next_seq, &whole.torn, whole.rewritten)
+        );
     }
 }

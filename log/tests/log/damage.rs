@@ -1,5 +1,6 @@
-//! Fault suite, rows 1 and 2: every truncation, every bit flip, and blocks that are zeroed, doubled or swapped, in a
-//! real log of three segments. Each is repaired as a torn tail or refused with a range; no record is ever wrong.
+//! Fault suite, rows 1 and 2: every truncation, every bit flip, and blocks that are zeroed, doubled
+//! or swapped, in a real log of three segments. Each is repaired as a torn tail or refused with a
+//! range; no record is ever wrong.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,9 @@ fn frames_of(content: &[u8]) -> (Vec<(usize, FrameHeader)>, u64) {
     let header = SegmentHeader::decode(content).unwrap();
     let mut frames = Vec::new();
     let mut at = HEADER_LEN;
-    while let Some(frame) = content.get(at..).and_then(|b| FrameHeader::decode(b, header.nonce, at as u64)) {
+    while let Some(frame) =
+        content.get(at..).and_then(|b| FrameHeader::decode(b, header.nonce, at as u64))
+    {
         frames.push((at, frame));
         at += frame.frame_len() as usize;
     }
@@ -103,7 +106,11 @@ struct Tally {
 
 impl Victim {
     fn files(&self) -> Vec<PathBuf> {
-        self.fs.files().into_iter().filter(|f| !f.ends_with("LOCK") && !f.ends_with("MAINT.LOCK")).collect()
+        self.fs
+            .files()
+            .into_iter()
+            .filter(|f| !f.ends_with("LOCK") && !f.ends_with("MAINT.LOCK"))
+            .collect()
     }
 
     /// Replaces a file with changed content and checks the reaction of the log.
@@ -117,15 +124,16 @@ impl Victim {
         judged
     }
 
-    /// Returns the first record that the changed content of the last segment no longer proves durable. Only such
-    /// records may be missing without a report.
+    /// Returns the first record that the changed content of the last segment no longer proves
+    /// durable. Only such records may be missing without a report.
     fn excused_from(&self, changed: &[u8]) -> u64 {
         if matches!(self.ending, Ending::Closed | Ending::Merged | Ending::Packed) {
             return u64::MAX;
         }
         let original = self.fs.read(&self.last).unwrap();
         let whole = |at: usize| changed.get(at..at + 48) == original.get(at..at + 48);
-        let left = self.frames.iter().filter(|(at, _)| whole(*at)).map(|(_, frame)| frame.durable_off);
+        let left =
+            self.frames.iter().filter(|(at, _)| whole(*at)).map(|(_, frame)| frame.durable_off);
         let proven = left.max().unwrap_or(0).max(self.born_len);
         let behind = self.frames.iter().find(|(at, frame)| *at as u64 + frame.frame_len() > proven);
         behind.map_or(u64::MAX, |(_, frame)| frame.first_seq)
@@ -141,7 +149,8 @@ impl Victim {
         let mut wrong = None;
         let summary = reader
             .for_each(|seq, record| {
-                let right = self.oracle.given.get(seq as usize - 1).is_some_and(|p| p == record.payload);
+                let right =
+                    self.oracle.given.get(seq as usize - 1).is_some_and(|p| p == record.payload);
                 if !right || !seen.insert(seq) || seen.last() != Some(&seq) {
                     wrong = Some(seq);
                 }
@@ -151,8 +160,11 @@ impl Victim {
             return Err(format!("record {seq} is wrong, doubled or out of order"));
         }
         let total = self.oracle.given.len() as u64;
-        let reported = |seq| summary.damage.iter().any(|d| d.records.is_some_and(|(a, b)| a <= seq && seq <= b));
-        let unreported: Vec<u64> = (1..=total).filter(|seq| !seen.contains(seq) && !reported(*seq)).collect();
+        let reported = |seq| {
+            summary.damage.iter().any(|d| d.records.is_some_and(|(a, b)| a <= seq && seq <= b))
+        };
+        let unreported: Vec<u64> =
+            (1..=total).filter(|seq| !seen.contains(seq) && !reported(*seq)).collect();
         if let Some(first) = unreported.first() {
             let tail = *first + unreported.len() as u64 - 1 == total;
             if !tail || *first < excused_from {
@@ -161,8 +173,11 @@ impl Victim {
                 ));
             }
         }
-        let opened =
-            ManualLog::open(Arc::new(self.fs.crash(Survival::All, &mut Rng::new(1))), Path::new(DIR), &options());
+        let opened = ManualLog::open(
+            Arc::new(self.fs.crash(Survival::All, &mut Rng::new(1))),
+            Path::new(DIR),
+            &options(),
+        );
         match opened {
             Ok((_, recovery)) => {
                 if !summary.damage.is_empty() {
@@ -185,7 +200,8 @@ impl Victim {
     }
 }
 
-const ENDINGS: [Ending; 5] = [Ending::Closed, Ending::Marked, Ending::Killed, Ending::Merged, Ending::Packed];
+const ENDINGS: [Ending; 5] =
+    [Ending::Closed, Ending::Marked, Ending::Killed, Ending::Merged, Ending::Packed];
 
 #[test]
 fn every_truncation_is_repaired_or_refused() {
@@ -252,7 +268,10 @@ fn every_zeroed_doubled_or_swapped_block_is_repaired_or_refused() {
                                 changed[b..b + block].copy_from_slice(&kept);
                             }
                             if let Err(e) = victim.try_content(&path, changed, &mut tally) {
-                                panic!("{ending:?}, {} blocks of {block}: {i} and {j}: {e}", path.display());
+                                panic!(
+                                    "{ending:?}, {} blocks of {block}: {i} and {j}: {e}",
+                                    path.display()
+                                );
                             }
                         }
                     }
@@ -265,7 +284,8 @@ fn every_zeroed_doubled_or_swapped_block_is_repaired_or_refused() {
 
 #[test]
 fn bytes_of_an_older_segment_are_not_taken_for_frames() {
-    // The file system may hand out old blocks: frames of a deleted segment behind the end of the new one.
+    // The file system may hand out old blocks: frames of a deleted segment behind the end of the
+    // new one.
     let old = victim(Ending::Closed, 60);
     let new = victim(Ending::Killed, 61);
     let mut content = new.fs.read(&new.last).unwrap();
@@ -289,19 +309,24 @@ fn any_lost_or_foreign_file_is_detected() {
             copy.lose(&path);
             let is_segment = path.extension().is_some();
             match reopen(&copy) {
-                Ok((_, recovery)) => assert!(!is_segment && recovery.next_seq == total + 1, "{path:?} lost"),
+                Ok((_, recovery)) => {
+                    assert!(!is_segment && recovery.next_seq == total + 1, "{path:?} lost")
+                }
                 Err(e) => {
                     // Exactly the lost numbers are reported.
                     assert!(is_segment && e.damage().len() == 1, "{path:?}: {e}");
                     let (first, last) = e.damage()[0].records.unwrap();
                     let mut left = BTreeSet::new();
-                    let reader = Reader::open_with(Arc::new(copy), Path::new(DIR)).unwrap().with_blocks(&PlainBlocks);
+                    let reader = Reader::open_with(Arc::new(copy), Path::new(DIR))
+                        .unwrap()
+                        .with_blocks(&PlainBlocks);
                     reader.for_each(|seq, _| assert!(left.insert(seq))).unwrap();
                     let lost: Vec<u64> = (1..=total).filter(|seq| !left.contains(seq)).collect();
                     assert_eq!(first, lost[0], "{path:?}: {e}");
-                    // The manifest knows only the beginning of the last segment of a log that was not closed.
-                    let known =
-                        path != victim.last || matches!(ending, Ending::Closed | Ending::Merged | Ending::Packed);
+                    // The manifest knows only the beginning of the last segment of a log that was
+                    // not closed.
+                    let known = path != victim.last
+                        || matches!(ending, Ending::Closed | Ending::Merged | Ending::Packed);
                     let end = lost[lost.len() - 1];
                     assert!(if known { last == end } else { last <= end }, "{path:?}: {e}");
                 }

@@ -1,5 +1,5 @@
-//! Fault suite, row 12: the fuzzer's entry points on random, mutated and hand-made bytes. The real fuzzing is `cargo
-//! fuzz`.
+//! Fault suite, row 12: the fuzzer's entry points on random, mutated and hand-made bytes. The real
+//! fuzzing is `cargo fuzz`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use fetchwise_log::ManualLog;
 use fetchwise_log::format::{AlignedBuf, BlockHead, Records, unpack_block};
 use fetchwise_log::fs::sim::{Rng, SimFs};
 use fetchwise_log::fuzzing::{
-    PlainBlocks, decode_block, decode_frames, decode_manifests, decode_records, decode_segment, decode_snapshot,
+    PlainBlocks, decode_block, decode_frames, decode_manifests, decode_records, decode_segment,
+    decode_snapshot,
 };
 
 fn real_segment() -> Vec<u8> {
@@ -31,8 +32,9 @@ fn no_bytes_make_a_decoder_panic_or_hang() {
     let segment = real_segment();
     for _ in 0..rounds {
         let len = rng.below(400) as usize;
-        let noise: Vec<u8> =
-            (0..len).map(|_| if rng.below(3) == 0 { rng.draw() as u8 } else { rng.below(3) as u8 }).collect();
+        let noise: Vec<u8> = (0..len)
+            .map(|_| if rng.below(3) == 0 { rng.draw() as u8 } else { rng.below(3) as u8 })
+            .collect();
         decode_segment(&noise);
         decode_frames(&noise);
         decode_snapshot(&noise);
@@ -46,7 +48,13 @@ fn no_bytes_make_a_decoder_panic_or_hang() {
         }
         decode_frames(&body);
     }
-    report("12", "decoders on random bytes and on real frames with changed fields", rounds * 6, 0, 0);
+    report(
+        "12",
+        "decoders on random bytes and on real frames with changed fields",
+        rounds * 6,
+        0,
+        0,
+    );
 }
 
 /// The seed with which the fuzz target `log_decode` begins to change blocks.
@@ -61,7 +69,8 @@ fn the_seeds_of_blocks_are_blocks() {
     let mut out = AlignedBuf::default();
     unpack_block(&head, aligned.bytes(), &PlainBlocks, &mut out).unwrap();
     assert_eq!(Records::new(out.bytes()).count(), 6);
-    // The same as a frame: mode, born_len, epoch, shape of the frame, length, payload, numbers that it spans.
+    // The same as a frame: mode, born_len, epoch, shape of the frame, length, payload, numbers that
+    // it spans.
     let forged = std::fs::read(seeds.join("block-frame.bin")).unwrap();
     let [1, _, 1, 32, len, payload @ .., 6] = &forged[..] else { panic!("{forged:?}") };
     assert_eq!((usize::from(*len), payload), (payload.len(), &bare[1..]));

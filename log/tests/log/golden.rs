@@ -1,5 +1,6 @@
-//! Every release reads the files of every older release: `tests/golden/` holds a directory per format, written by the
-//! release that introduced it. For a new minor version of the format, add a directory; never change an old one.
+//! Every release reads the files of every older release: `tests/golden/` holds a directory per
+//! format, written by the release that introduced it. For a new minor version of the format, add a
+//! directory; never change an old one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use fetchwise_log::format::{FrameHeader, HEADER_LEN, SegmentHeader};
 use fetchwise_log::fs::RealFs;
 use fetchwise_log::fuzzing::{PlainBlocks, UNPACKABLE};
 use fetchwise_log::{
-    CompactOptions, Durability, Log, LogOptions, Maintenance, ManualLog, Reader, Record, Section, SnapshotMeta,
-    load_snapshot, verify,
+    CompactOptions, Durability, Log, LogOptions, Maintenance, ManualLog, Reader, Record, Section,
+    SnapshotMeta, load_snapshot, verify,
 };
 
 fn golden(version: &str) -> PathBuf {
@@ -67,8 +68,8 @@ fn files_of_format_1_0_are_read_and_written_on() {
     assert!(verify(copy.path()).unwrap().is_sound());
 }
 
-/// Writes the directory of the current format. Run by hand for a new format: `FETCHWISE_GOLDEN=DIR cargo test -p
-/// fetchwise-log --test log golden::make`.
+/// Writes the directory of the current format. Run by hand for a new format:
+/// `FETCHWISE_GOLDEN=DIR cargo test -p fetchwise-log --test log golden::make`.
 #[test]
 fn make_golden_files() {
     let Ok(dir) = std::env::var("FETCHWISE_GOLDEN") else { return };
@@ -80,7 +81,13 @@ fn make_golden_files() {
             let payload = id.to_le_bytes().repeat(id as usize % 5);
             let time_ms = 1_700_000_000_000 + id as i64 * 1000;
             let ticket = log
-                .append(Record { kind: id as u16, schema: 1, key_hash: id * 0x0101_0101, time_ms, payload: &payload })
+                .append(Record {
+                    kind: id as u16,
+                    schema: 1,
+                    key_hash: id * 0x0101_0101,
+                    time_ms,
+                    payload: &payload,
+                })
                 .unwrap();
             log.wait(ticket).unwrap();
         }
@@ -89,9 +96,15 @@ fn make_golden_files() {
             let maintenance = Maintenance::lock(dir).unwrap();
             for (covers_seq, text) in [(8, &b"first"[..]), (12, b"second")] {
                 let landmark_ms = 1_700_000_000_000;
-                let meta =
-                    SnapshotMeta { covers_seq, landmark_ms, half_life_ms: 2_592_000_000, ..SnapshotMeta::default() };
-                maintenance.write_snapshot(&meta, &[Section { kind: 5, version: 2, bytes: text }]).unwrap();
+                let meta = SnapshotMeta {
+                    covers_seq,
+                    landmark_ms,
+                    half_life_ms: 2_592_000_000,
+                    ..SnapshotMeta::default()
+                };
+                maintenance
+                    .write_snapshot(&meta, &[Section { kind: 5, version: 2, bytes: text }])
+                    .unwrap();
             }
             let mut options = CompactOptions::new(8, 1_700_000_020_000);
             options.small_bytes = 4096;
@@ -109,10 +122,16 @@ fn frames(path: &Path) -> (SegmentHeader, Vec<(u16, u32, Vec<u8>)>) {
     let content = fs::read(path).unwrap();
     let header = SegmentHeader::decode(&content).unwrap();
     let (mut all, mut at) = (Vec::new(), HEADER_LEN);
-    while let Some(frame) = content.get(at..).and_then(|bytes| FrameHeader::decode(bytes, header.nonce, at as u64)) {
+    while let Some(frame) =
+        content.get(at..).and_then(|bytes| FrameHeader::decode(bytes, header.nonce, at as u64))
+    {
         // The kind as it is stored.
         let kind = u16::from_le_bytes([content[at + 36], content[at + 37]]);
-        let payload = if kind == 4 { content[at + 48..][..frame.payload_len as usize].to_vec() } else { Vec::new() };
+        let payload = if kind == 4 {
+            content[at + 48..][..frame.payload_len as usize].to_vec()
+        } else {
+            Vec::new()
+        };
         all.push((kind, frame.count, payload));
         at += frame.frame_len() as usize;
     }
@@ -138,7 +157,11 @@ fn segments_with_blocks_are_read_and_written_on() {
     assert_eq!(kinds, [(4, 40), (3, 0)]);
     let fields = head(&all[0].2);
     let (packed, hot_len, gaps_len) = (fields[0], fields[2], fields[5]);
-    assert_eq!((packed, fields[1], hot_len, gaps_len), (1 << 16 | 1, 19, 76, 12), "schema 1, LZ4, 19 records");
+    assert_eq!(
+        (packed, fields[1], hot_len, gaps_len),
+        (1 << 16 | 1, 19, 76, 12),
+        "schema 1, LZ4, 19 records"
+    );
     assert!(fields[3] < fields[4], "the cold part is compressed: {fields:?}");
 
     // Written by a writer that packs: with blocks (2).
@@ -147,7 +170,11 @@ fn segments_with_blocks_are_read_and_written_on() {
     let kinds: Vec<(u16, u32)> = all.iter().map(|(kind, count, _)| (*kind, *count)).collect();
     assert_eq!(kinds, [(4, 6), (1, 2), (1, 2), (3, 0)]);
     let fields = head(&all[0].2);
-    assert_eq!((fields[0], fields[1], fields[5]), (1 << 16 | 1, 6, 0), "schema 1, LZ4, 6 records, no gaps");
+    assert_eq!(
+        (fields[0], fields[1], fields[5]),
+        (1 << 16 | 1, 6, 0),
+        "schema 1, LZ4, 6 records, no gaps"
+    );
 
     let copy = copy(&dir);
     let mut options = options();
@@ -160,7 +187,8 @@ fn segments_with_blocks_are_read_and_written_on() {
     assert!(verify(copy.path()).unwrap().is_sound());
 }
 
-/// Writes the directory with blocks: `FETCHWISE_GOLDEN_BLOCKS=DIR cargo test -p fetchwise-log --test log golden::make`.
+/// Writes the directory with blocks:
+/// `FETCHWISE_GOLDEN_BLOCKS=DIR cargo test -p fetchwise-log --test log golden::make`.
 #[test]
 fn make_golden_blocks() {
     let Ok(dir) = std::env::var("FETCHWISE_GOLDEN_BLOCKS") else { return };
@@ -172,7 +200,8 @@ fn make_golden_blocks() {
         let (mut log, _) = ManualLog::open(Arc::new(RealFs), dir, &options).unwrap();
         for (kind, ids) in batches {
             for id in ids.clone() {
-                let (payload, time_ms) = (id.to_le_bytes().repeat(3), 1_700_000_000_000 + id as i64 * 1000);
+                let (payload, time_ms) =
+                    (id.to_le_bytes().repeat(3), 1_700_000_000_000 + id as i64 * 1000);
                 let key_hash = id * 0x0101_0101;
                 log.append(Record { kind: *kind, schema: 1, key_hash, time_ms, payload: &payload });
             }
@@ -186,7 +215,9 @@ fn make_golden_blocks() {
     let maintenance = Maintenance::lock(dir).unwrap();
     for covers_seq in [38, 40] {
         let meta = SnapshotMeta { covers_seq, ..SnapshotMeta::default() };
-        maintenance.write_snapshot(&meta, &[Section { kind: 5, version: 2, bytes: b"evidence" }]).unwrap();
+        maintenance
+            .write_snapshot(&meta, &[Section { kind: 5, version: 2, bytes: b"evidence" }])
+            .unwrap();
     }
     let mut options = CompactOptions::new(38, 1_700_000_050_000);
     options.blocks = Some(&PlainBlocks);

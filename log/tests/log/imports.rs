@@ -1,14 +1,16 @@
 //! The import rules of the crate: no cycles between files, and one direction between folders.
 //!
-//! Owns: reading `use` declarations and paths in the sources. A file imports what it names by a path that begins with
-//! `crate`, `super` or `self`; a name that a folder's `mod.rs` re-exports counts as an import of the file that it comes
-//! from.
+//! Owns: reading `use` declarations and paths in the sources. A file imports what it names by a
+//! path that begins with `crate`, `super` or `self`; a name that a folder's `mod.rs` re-exports
+//! counts as an import of the file that it comes from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What each folder may import, from the bottom up. `error` may be imported by all, and imports none.
-const LAYERS: [&[&str]; 6] = [&["error"], &["format"], &["fs"], &["directory"], &["read"], &["write", "upkeep"]];
+/// What each folder may import, from the bottom up. `error` may be imported by all, and imports
+/// none.
+const LAYERS: [&[&str]; 6] =
+    [&["error"], &["format"], &["fs"], &["directory"], &["read"], &["write", "upkeep"]];
 
 /// Module path to source, without comments and tests.
 type Modules = BTreeMap<Vec<String>, String>;
@@ -16,7 +18,10 @@ type Modules = BTreeMap<Vec<String>, String>;
 #[test]
 fn no_file_imports_one_that_imports_it() {
     let edges = imports(&modules());
-    assert!(edges.values().map(BTreeSet::len).sum::<usize>() > 60, "too few imports were found: {edges:?}");
+    assert!(
+        edges.values().map(BTreeSet::len).sum::<usize>() > 60,
+        "too few imports were found: {edges:?}"
+    );
     // Files that import no remaining file are removed; the rest is in a cycle or imports one.
     let mut left = edges;
     loop {
@@ -32,7 +37,9 @@ fn no_file_imports_one_that_imports_it() {
 
 #[test]
 fn folders_import_only_lower_folders() {
-    let level = |path: &[String]| LAYERS.iter().position(|layer| layer.contains(&path.first().unwrap().as_str()));
+    let level = |path: &[String]| {
+        LAYERS.iter().position(|layer| layer.contains(&path.first().unwrap().as_str()))
+    };
     for (from, targets) in imports(&modules()) {
         for to in targets {
             // The crate's root and the fuzzer's entry points are above all folders.
@@ -69,7 +76,12 @@ fn is_folder(modules: &Modules, module: &[String]) -> bool {
 }
 
 /// The file that a path leads to.
-fn resolve(modules: &Modules, from: &[String], path: &[String], depth: usize) -> Option<Vec<String>> {
+fn resolve(
+    modules: &Modules,
+    from: &[String],
+    path: &[String],
+    depth: usize,
+) -> Option<Vec<String>> {
     assert!(depth < 8, "a circle of re-exports at {path:?}");
     let mut at = match path[0].as_str() {
         "crate" => Vec::new(),
@@ -104,12 +116,15 @@ fn resolve(modules: &Modules, from: &[String], path: &[String], depth: usize) ->
 
 /// Every path in `use` declarations and elsewhere that begins in this crate.
 fn paths(text: &str) -> Vec<Vec<String>> {
-    let mut found: Vec<Vec<String>> =
-        uses(text).into_iter().filter(|path| ["crate", "super", "self"].contains(&path[0].as_str())).collect();
+    let mut found: Vec<Vec<String>> = uses(text)
+        .into_iter()
+        .filter(|path| ["crate", "super", "self"].contains(&path[0].as_str()))
+        .collect();
     for begin in ["crate::", "super::"] {
         for (at, _) in text.match_indices(begin) {
-            let end =
-                text[at..].find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').unwrap_or(text.len() - at);
+            let end = text[at..]
+                .find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':')
+                .unwrap_or(text.len() - at);
             let path = text[at..at + end].trim_end_matches(':');
             found.push(path.split("::").map(str::to_owned).collect());
         }
@@ -132,15 +147,19 @@ fn open_group(tree: &str, prefix: &[String], found: &mut Vec<Vec<String>>) {
     let tree = tree.trim();
     let Some((head, group)) = tree.split_once('{') else {
         let tree = tree.split(" as ").next().unwrap().trim();
-        let path: Vec<String> = prefix.iter().cloned().chain(tree.split("::").map(str::to_owned)).collect();
+        let path: Vec<String> =
+            prefix.iter().cloned().chain(tree.split("::").map(str::to_owned)).collect();
         if !tree.is_empty() {
             found.push(path);
         }
         return;
     };
     let head = head.trim().trim_end_matches("::");
-    let inside: Vec<String> =
-        prefix.iter().cloned().chain(head.split("::").filter(|part| !part.is_empty()).map(str::to_owned)).collect();
+    let inside: Vec<String> = prefix
+        .iter()
+        .cloned()
+        .chain(head.split("::").filter(|part| !part.is_empty()).map(str::to_owned))
+        .collect();
     let group = group.trim_end().strip_suffix('}').unwrap_or(group);
     let (mut depth, mut start) = (0, 0);
     for (at, c) in group.char_indices().chain([(group.len(), ',')]) {
@@ -179,7 +198,9 @@ fn read(dir: &Path, above: &[String], modules: &mut Modules) {
         let text = std::fs::read_to_string(&path).unwrap();
         let code: Vec<&str> = text
             .lines()
-            .take_while(|line| !line.starts_with("#[cfg(all(test") && !line.starts_with("#[cfg(test)]"))
+            .take_while(|line| {
+                !line.starts_with("#[cfg(all(test") && !line.starts_with("#[cfg(test)]")
+            })
             .collect();
         let code = code.iter().filter(|line| !line.trim_start().starts_with("//"));
         modules.insert(module, code.map(|line| format!("{line}\n")).collect());

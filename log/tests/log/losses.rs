@@ -1,6 +1,6 @@
-//! The losses that the log reports, compared with what a reader finds: on a full disk, under a bounded queue, after a
-//! failed sync, and after a deletion of the directory under a running writer. On the simulated file system and on real
-//! ones.
+//! The losses that the log reports, compared with what a reader finds: on a full disk, under a
+//! bounded queue, after a failed sync, and after a deletion of the directory under a running
+//! writer. On the simulated file system and on real ones.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use crate::common::dir;
 use fetchwise_log::fs::sim::{Disk, Fault, SimFs};
 use fetchwise_log::fs::{Fs, RealFs};
 use fetchwise_log::{
-    AppendError, Durability, Error, Health, Log, LogOptions, Lost, OnFull, Reader, Record, RepairOptions, repair_with,
-    verify_with,
+    AppendError, Durability, Error, Health, Log, LogOptions, Lost, OnFull, Reader, Record,
+    RepairOptions, repair_with, verify_with,
 };
 
 /// The time limit of a wait: more than any step takes on a busy machine.
@@ -141,7 +141,8 @@ fn shed_and_too_large_records_count_as_lost() {
     options.linger = Duration::from_secs(60);
     let (log, _) = Log::open_with(Arc::new(sim), &dir(), options).unwrap();
     let payload = vec![0; fetchwise_log::MAX_RECORD_LEN + 1];
-    let large = log.append(Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload: &payload });
+    let large =
+        log.append(Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload: &payload });
     assert!(matches!(large, Err(AppendError::TooLarge { .. })));
     (0..1000).for_each(|id| assert!(append(&log, id)));
     let shed = log.metrics().shed;
@@ -188,7 +189,10 @@ fn a_deleted_directory_is_noticed_and_replaced(
     wait_for("the removal is noticed", || is_degraded(&log));
     let Health::Degraded { reason, .. } = log.health() else { panic!("{:?}", log.health()) };
     let lost = log.lost();
-    assert!(reason.contains("was deleted or moved away") && reason.contains(&lost.to_string()), "{reason}");
+    assert!(
+        reason.contains("was deleted or moved away") && reason.contains(&lost.to_string()),
+        "{reason}"
+    );
     assert!((1000..=1100).contains(&lost.records) && !lost.at_least, "{lost}");
     wait_for("the log goes on in a new directory", || log.health() == Health::Good);
     for id in 2000..2010 {
@@ -197,7 +201,10 @@ fn a_deleted_directory_is_noticed_and_replaced(
     log.flush().wait().unwrap();
     assert_eq!(log.lost(), lost);
     // The new directory has one writer too.
-    assert!(matches!(Log::open_with(fs.clone(), dir, options(durability)), Err(Error::Locked { .. })));
+    assert!(matches!(
+        Log::open_with(fs.clone(), dir, options(durability)),
+        Err(Error::Locked { .. })
+    ));
     assert_eq!(unsaved(log.close()), lost, "closing says it once more");
 
     let ids = found(fs, dir);
@@ -207,7 +214,11 @@ fn a_deleted_directory_is_noticed_and_replaced(
     assert!(verify_with(fs.clone(), dir).unwrap().is_sound());
     // The new store is one like any other.
     let (log, recovery) = Log::open_with(fs.clone(), dir, options(durability)).unwrap();
-    assert_eq!((recovery.next_seq, recovery.first_seq), (1111, lost.records + 1), "no number is used twice");
+    assert_eq!(
+        (recovery.next_seq, recovery.first_seq),
+        (1111, lost.records + 1),
+        "no number is used twice"
+    );
     assert!(append(&log, 3000));
     log.close().unwrap();
     assert_eq!(found(fs, dir).len() as u64, expected + 1);
@@ -218,7 +229,9 @@ fn a_deleted_simulated_directory_is_detected_and_replaced() {
     for durability in [Durability::Os, Durability::default(), Durability::Sync] {
         let sim = SimFs::new(1);
         let fs: Arc<dyn Fs> = Arc::new(sim.clone());
-        a_deleted_directory_is_noticed_and_replaced(&fs, &dir(), durability, || sim.lose_dir(&dir()));
+        a_deleted_directory_is_noticed_and_replaced(&fs, &dir(), durability, || {
+            sim.lose_dir(&dir())
+        });
     }
 }
 
@@ -284,7 +297,8 @@ fn a_deleted_segment_is_damage_with_its_numbers() {
         assert!(append(&log, id));
     }
     log.flush().wait().unwrap();
-    let mut segments: Vec<_> = sim.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fwl")).collect();
+    let mut segments: Vec<_> =
+        sim.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fwl")).collect();
     let active = segments.pop().unwrap();
     assert!(!segments.is_empty());
     sim.lose(&active);
@@ -300,7 +314,10 @@ fn a_deleted_segment_is_damage_with_its_numbers() {
     let [damage] = &summary.damage[..] else { panic!("{:?}", summary.damage) };
     let (first, last) = damage.records.unwrap();
     assert_eq!((last + 1 - first, last), (lost.records, 2000));
-    assert!(matches!(Log::open_with(fs.clone(), &dir(), options(Durability::Os)), Err(Error::Corrupt { .. })));
+    assert!(matches!(
+        Log::open_with(fs.clone(), &dir(), options(Durability::Os)),
+        Err(Error::Corrupt { .. })
+    ));
     let mend = RepairOptions::salvaging();
     assert_eq!(repair_with(fs.clone(), &dir(), mend).unwrap().remaining, []);
     Log::open_with(fs, &dir(), options(Durability::Os)).unwrap().0.close().unwrap();
@@ -374,7 +391,8 @@ fn a_failed_creation_of_the_new_directory_is_retried() {
             scope.spawn(move || {
                 let sim = SimFs::new(call);
                 let fs: Arc<dyn Fs> = Arc::new(sim.clone());
-                let (log, _) = Log::open_with(fs.clone(), &dir(), options(Durability::Sync)).unwrap();
+                let (log, _) =
+                    Log::open_with(fs.clone(), &dir(), options(Durability::Sync)).unwrap();
                 assert!(append(&log, 1));
                 log.flush().wait().unwrap();
                 sim.lose_dir(&dir());

@@ -1,5 +1,5 @@
-//! The tests of the log's public API and its fault suite: crashes at every step, damage, full and failing disks, killed
-//! processes.
+//! The tests of the log's public API and its fault suite: crashes at every step, damage, full and
+//! failing disks, killed processes.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod basics;

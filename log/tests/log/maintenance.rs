@@ -1,5 +1,6 @@
-//! The guarantees of snapshots, compaction, verify and repair: on the simulated file system with a crash at every call
-//! (fault suite, rows 1, 2, 4 and 13), and on the real one during a running writer.
+//! The guarantees of snapshots, compaction, verify and repair: on the simulated file system with a
+//! crash at every call (fault suite, rows 1, 2, 4 and 13), and on the real one during a running
+//! writer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use fetchwise_log::fs::SyncSite;
 use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
 use fetchwise_log::fuzzing::PlainBlocks;
 use fetchwise_log::{
-    CompactOptions, CompactReport, Durability, Error, Log, LogOptions, Maintenance, OnFull, Reader, Record,
-    RepairOptions, Section, SnapshotMeta, load_snapshot_with, repair_with, verify_with,
+    CompactOptions, CompactReport, Durability, Error, Log, LogOptions, Maintenance, OnFull, Reader,
+    Record, RepairOptions, Section, SnapshotMeta, load_snapshot_with, repair_with, verify_with,
 };
 
 fn keep(seq: u64) -> bool {
@@ -25,9 +26,13 @@ fn content(covers_seq: u64) -> Vec<u8> {
 
 fn take_snapshot(fs: &SimFs, covers_seq: u64) -> Result<(), Error> {
     let maintenance = Maintenance::lock_with(Arc::new(fs.clone()), &dir())?;
-    let meta = SnapshotMeta { covers_seq, landmark_ms: 5, half_life_ms: 9, ..SnapshotMeta::default() };
+    let meta =
+        SnapshotMeta { covers_seq, landmark_ms: 5, half_life_ms: 9, ..SnapshotMeta::default() };
     let (one, two) = (content(covers_seq), content(covers_seq + 1));
-    let sections = [Section { kind: 1, version: 1, bytes: &one }, Section { kind: 2, version: 3, bytes: &two[..99] }];
+    let sections = [
+        Section { kind: 1, version: 1, bytes: &one },
+        Section { kind: 2, version: 3, bytes: &two[..99] },
+    ];
     maintenance.write_snapshot(&meta, &sections).map(|_| ())
 }
 
@@ -82,9 +87,11 @@ fn tell(fs: &SimFs, story: &mut Story) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks what a crash left: every record that must be there is, every other one is right, snapshots are good.
+/// Checks what a crash left: every record that must be there is, every other one is right,
+/// snapshots are good.
 fn check(fs: &SimFs, story: &Story) -> Result<(), String> {
-    let reader = Reader::open_with(Arc::new(fs.clone()), Path::new(DIR)).map_err(|e| e.to_string())?;
+    let reader =
+        Reader::open_with(Arc::new(fs.clone()), Path::new(DIR)).map_err(|e| e.to_string())?;
     let reader = reader.with_blocks(&PlainBlocks);
     let mut seen = Vec::new();
     let mut wrong = None;
@@ -110,7 +117,8 @@ fn check(fs: &SimFs, story: &Story) -> Result<(), String> {
             return Err(format!("record {seq} is gone, floor {}", story.floor_asked));
         }
     }
-    let search = load_snapshot_with(Arc::new(fs.clone()), Path::new(DIR)).map_err(|e| format!("snapshot: {e}"))?;
+    let search = load_snapshot_with(Arc::new(fs.clone()), Path::new(DIR))
+        .map_err(|e| format!("snapshot: {e}"))?;
     if !search.rejected.is_empty() {
         return Err(format!("rejected: {:?}", search.rejected));
     }
@@ -141,7 +149,11 @@ fn compaction_drops_all_droppable_records_and_no_others() {
     check(&fs, &story).unwrap();
     let mut seen = Vec::new();
     let fs: Arc<SimFs> = Arc::new(fs);
-    Reader::open_with(fs.clone(), &dir()).unwrap().with_blocks(&PlainBlocks).for_each(|seq, _| seen.push(seq)).unwrap();
+    Reader::open_with(fs.clone(), &dir())
+        .unwrap()
+        .with_blocks(&PlainBlocks)
+        .for_each(|seq, _| seen.push(seq))
+        .unwrap();
     let floor = load_snapshot_with(fs.clone(), &dir()).unwrap().floor_seq;
     assert_eq!(floor, 40);
     let total = story.oracle.given.len() as u64;
@@ -159,11 +171,19 @@ fn compaction_drops_all_droppable_records_and_no_others() {
     assert_eq!(fs.files(), before);
     options.dry_run = false;
     let done = maintenance.compact(&options, &mut |_, _| false, &mut |_| {}).unwrap();
-    assert!(done.unlinked + done.rewritten > 0 && done.segments == dry.segments && done.records == dry.records);
+    assert!(
+        done.unlinked + done.rewritten > 0
+            && done.segments == dry.segments
+            && done.records == dry.records
+    );
     assert!(done.bytes.1 < done.bytes.0);
     assert_eq!(done.floor_seq, 60, "the older snapshot bounds the floor");
     let mut seen = Vec::new();
-    Reader::open_with(fs.clone(), &dir()).unwrap().with_blocks(&PlainBlocks).for_each(|seq, _| seen.push(seq)).unwrap();
+    Reader::open_with(fs.clone(), &dir())
+        .unwrap()
+        .with_blocks(&PlainBlocks)
+        .for_each(|seq, _| seen.push(seq))
+        .unwrap();
     assert_eq!(seen, (61..=total).collect::<Vec<_>>());
     drop(maintenance);
     let (_, recovery) = reopen(&fs).unwrap();
@@ -209,7 +229,13 @@ fn the_clock_guard_refuses_a_jump() {
     compact(newest + day).unwrap();
 }
 
-fn crash_at(cut: u64, salt: u64, disabled: Option<SyncSite>, images: &mut u64, again: bool) -> Result<bool, String> {
+fn crash_at(
+    cut: u64,
+    salt: u64,
+    disabled: Option<SyncSite>,
+    images: &mut u64,
+    again: bool,
+) -> Result<bool, String> {
     let fs = SimFs::new(2);
     fs.disable_sync(disabled);
     let mut story = Story::default();
@@ -231,7 +257,8 @@ fn crash_at(cut: u64, salt: u64, disabled: Option<SyncSite>, images: &mut u64, a
             }
             let image = if again { image.crash(Survival::AnyZeros, &mut rng) } else { image };
             *images += 1;
-            check(&image, &story).map_err(|e| format!("cut {cut}, {survival:?}, round {round}: {e}"))?;
+            check(&image, &story)
+                .map_err(|e| format!("cut {cut}, {survival:?}, round {round}: {e}"))?;
         }
     }
     Ok(fs.is_off())
@@ -247,7 +274,13 @@ fn a_crash_at_any_call_of_snapshot_and_compaction_leaves_a_good_log() {
             cut += stride;
         }
     }
-    report("4", "crash at each call of snapshots and compaction, and again in the next compaction", images, 0, 0);
+    report(
+        "4",
+        "crash at each call of snapshots and compaction, and again in the next compaction",
+        images,
+        0,
+        0,
+    );
 }
 
 #[test]
@@ -266,7 +299,8 @@ fn each_sync_call_of_maintenance_is_needed() {
             match crash_at(cut, salt, Some(site), &mut 0, false) {
                 Err(story) => break story,
                 Ok(true) => cut += 1,
-                // Some need one directory change to survive and another to be lost, which depends on chance.
+                // Some need one directory change to survive and another to be lost, which depends
+                // on chance.
                 Ok(false) if salt < 20 => (cut, salt) = (0, salt + 1),
                 Ok(false) => panic!("nothing notices that {site:?} is switched off"),
             }
@@ -276,7 +310,8 @@ fn each_sync_call_of_maintenance_is_needed() {
     report("13", "sync calls of maintenance switched off, each noticed", sites.len() as u64, 0, 0);
 }
 
-/// After a successful compaction the space is gone for good: the sync of the directory after unlinking.
+/// After a successful compaction the space is gone for good: the sync of the directory after
+/// unlinking.
 fn space_stays_free(disabled: Option<SyncSite>) -> bool {
     let fs = SimFs::new(2);
     fs.disable_sync(disabled);
@@ -321,7 +356,8 @@ fn a_damaged_snapshot_falls_back_to_the_one_before() {
     }
     report("1-2", "truncations and bit flips of a snapshot, each falling back", tried, 0, 0);
     // Without both snapshots, the records below the floor are lost, and the log reports that.
-    let names: Vec<_> = fs.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fws")).collect();
+    let names: Vec<_> =
+        fs.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fws")).collect();
     assert_eq!(names.len(), 2);
     names.iter().for_each(|name| fs.lose(name));
     let error = load_snapshot_with(Arc::new(fs.clone()), &dir()).unwrap_err();
@@ -331,7 +367,8 @@ fn a_damaged_snapshot_falls_back_to_the_one_before() {
 
 #[test]
 fn a_snapshot_waits_for_the_disk_and_later_losses_are_detected() {
-    // The bug: a snapshot of records that a power cut then removed hid the later records with the same numbers.
+    // The bug: a snapshot of records that a power cut then removed hid the later records with the
+    // same numbers.
     let fs = SimFs::new(4);
     let mut oracle = Oracle::default();
     let (mut log, _) = reopen(&fs).unwrap();
@@ -339,7 +376,10 @@ fn a_snapshot_waits_for_the_disk_and_later_losses_are_detected() {
         oracle.append(&mut log, &mut Rng::new(1));
         log.sync().unwrap();
     }
-    assert!(matches!(take_snapshot(&fs, 2), Err(Error::Invalid(_))), "nothing on disk says that record 2 is there");
+    assert!(
+        matches!(take_snapshot(&fs, 2), Err(Error::Invalid(_))),
+        "nothing on disk says that record 2 is there"
+    );
     log.mark().unwrap();
     take_snapshot(&fs, 2).unwrap();
     drop(log);
@@ -350,8 +390,11 @@ fn a_snapshot_waits_for_the_disk_and_later_losses_are_detected() {
     for error in [reopen(&fs).unwrap_err(), compact(&fs, 0).unwrap_err()] {
         assert!(error.is_refusal(), "{error}");
     }
-    let summary =
-        Reader::open_with(Arc::new(fs.clone()), &dir()).unwrap().with_blocks(&PlainBlocks).for_each(|_, _| {}).unwrap();
+    let summary = Reader::open_with(Arc::new(fs.clone()), &dir())
+        .unwrap()
+        .with_blocks(&PlainBlocks)
+        .for_each(|_, _| {})
+        .unwrap();
     assert!(summary.damage[0].records.is_some_and(|(_, last)| last >= 2), "{:?}", summary.damage);
     let options = RepairOptions::salvaging();
     assert_eq!(repair_with(Arc::new(fs.clone()), &dir(), options).unwrap().remaining, []);
@@ -372,12 +415,16 @@ fn hundreds_of_small_segments_are_read_and_merged() {
     let done = compact(&fs, 0).unwrap();
     assert_eq!((done.segments, done.records), ((400, 2), (399, 399)));
     oracle.check(&fs, 400).unwrap();
-    assert_eq!(fs.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fwl")).count(), 2);
+    assert_eq!(
+        fs.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fwl")).count(),
+        2
+    );
 }
 
 /// Damages a log in some way.
 fn hurt(fs: &SimFs, rng: &mut Rng) {
-    let files: Vec<_> = fs.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fwl")).collect();
+    let files: Vec<_> =
+        fs.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fwl")).collect();
     let manifest = fs.files().into_iter().find(|f| f.ends_with("SEGMENTS"));
     for _ in 0..=rng.below(3) {
         let path = &files[rng.below(files.len() as u64) as usize];
@@ -474,7 +521,10 @@ fn check_repaired(fs: &SimFs, oracle: &Oracle, readable: Option<&[u64]>, total: 
     assert_eq!(summary.damage, [], "seed {seed}");
     assert!(kept.windows(2).all(|w| w[0] < w[1]), "seed {seed}");
     for seq in readable.unwrap_or_default() {
-        assert!(kept.binary_search(seq).is_ok(), "seed {seed}: record {seq} could be read before the repair");
+        assert!(
+            kept.binary_search(seq).is_ok(),
+            "seed {seed}: record {seq} could be read before the repair"
+        );
     }
     let (_, recovery) = reopen(fs).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     assert!(recovery.next_seq <= total + 1, "seed {seed}");
@@ -506,7 +556,8 @@ fn quarantine_is_durable(disabled: Option<SyncSite>) -> bool {
         let fs = SimFs::new(9);
         let mut oracle = Oracle::default();
         fill(&fs, &mut oracle, &mut Rng::new(1), 3).unwrap();
-        let path = fs.files().into_iter().find(|f| f.extension().is_some_and(|e| e == "fwl")).unwrap();
+        let path =
+            fs.files().into_iter().find(|f| f.extension().is_some_and(|e| e == "fwl")).unwrap();
         let mut bytes = fs.read(&path).unwrap();
         bytes[4096 + 60] ^= 1;
         fs.put(&path, bytes.clone());
@@ -516,8 +567,9 @@ fn quarantine_is_durable(disabled: Option<SyncSite>) -> bool {
         let after = fs.crash(Survival::None, &mut Rng::new(1));
         let changed = after.read(&path) != Some(bytes.clone());
         let saved = after.files().into_iter().filter(|f| f.starts_with("/log/quarantine"));
-        let found =
-            saved.filter_map(|f| after.read(&f)).any(|saved| !saved.is_empty() && bytes[4096..].starts_with(&saved));
+        let found = saved
+            .filter_map(|f| after.read(&f))
+            .any(|saved| !saved.is_empty() && bytes[4096..].starts_with(&saved));
         durable &= found || !changed;
     }
     durable
@@ -527,7 +579,10 @@ fn quarantine_is_durable(disabled: Option<SyncSite>) -> bool {
 fn repair_quarantines_before_it_changes_anything() {
     assert!(quarantine_is_durable(None));
     for site in [SyncSite::Quarantine, SyncSite::QuarantineDir] {
-        assert!(!quarantine_is_durable(Some(site)), "nothing notices that {site:?} is switched off");
+        assert!(
+            !quarantine_is_durable(Some(site)),
+            "nothing notices that {site:?} is switched off"
+        );
     }
     report("13", "sync calls of repair and of unlinking switched off, each noticed", 3, 0, 0);
 }
@@ -546,7 +601,8 @@ fn compaction_runs_during_a_writer_and_readers() {
     let (stop, passes) = (AtomicBool::new(false), AtomicU64::new(0));
     let append = |seq: u64| {
         let payload = seq.to_le_bytes().repeat(8);
-        log.append(Record { kind: 1, schema: 1, key_hash: seq, time_ms: 0, payload: &payload }).unwrap()
+        log.append(Record { kind: 1, schema: 1, key_hash: seq, time_ms: 0, payload: &payload })
+            .unwrap()
     };
     (1..=5000).for_each(|seq| {
         append(seq);
@@ -569,11 +625,13 @@ fn compaction_runs_during_a_writer_and_readers() {
         let reader = scope.spawn(|| {
             while !stop.load(Ordering::SeqCst) {
                 let mut previous = 0;
-                match Reader::open(tmp.path()).unwrap().with_blocks(&PlainBlocks).for_each(|seq, r| {
-                    assert_eq!(r.payload[..8], seq.to_le_bytes());
-                    assert!(seq > previous);
-                    previous = seq;
-                }) {
+                match Reader::open(tmp.path()).unwrap().with_blocks(&PlainBlocks).for_each(
+                    |seq, r| {
+                        assert_eq!(r.payload[..8], seq.to_le_bytes());
+                        assert!(seq > previous);
+                        previous = seq;
+                    },
+                ) {
                     Ok(summary) => assert_eq!(summary.damage, []),
                     Err(Error::Replaced { .. }) => continue,
                     Err(e) => panic!("{e}"),
@@ -585,12 +643,15 @@ fn compaction_runs_during_a_writer_and_readers() {
             let maintenance = Maintenance::lock(tmp.path()).unwrap();
             let covers_seq = log.metrics().durable_seq;
             let meta = SnapshotMeta { covers_seq, ..SnapshotMeta::default() };
-            maintenance.write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: &[1; 100] }]).unwrap();
+            maintenance
+                .write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: &[1; 100] }])
+                .unwrap();
             let mut options = CompactOptions::new(500 * round, 0);
             options.max_jump = None;
             options.small_bytes = 32 << 10;
             options.blocks = Some(&PlainBlocks);
-            let done = maintenance.compact(&options, &mut |seq, _| seq % 10 == 0, &mut |_| {}).unwrap();
+            let done =
+                maintenance.compact(&options, &mut |seq, _| seq % 10 == 0, &mut |_| {}).unwrap();
             floor = done.floor_seq;
             let before = passes.load(Ordering::SeqCst);
             wait_for("a reader reads everything", || passes.load(Ordering::SeqCst) > before);
@@ -606,7 +667,10 @@ fn compaction_runs_during_a_writer_and_readers() {
     let summary = reader.for_each(|seq, _| seen.push(seq)).unwrap();
     assert_eq!(summary.damage, []);
     for seq in 1..=last {
-        assert!((seq <= floor && seq % 10 != 0) || seen.binary_search(&seq).is_ok(), "record {seq} of {last} is gone");
+        assert!(
+            (seq <= floor && seq % 10 != 0) || seen.binary_search(&seq).is_ok(),
+            "record {seq} of {last} is gone"
+        );
     }
     assert!(fetchwise_log::verify(tmp.path()).unwrap().is_sound());
 }
@@ -624,7 +688,8 @@ fn a_large_log_is_compacted_while_a_writer_appends_at_full_speed() {
     let append = |seq: u64| {
         let mut payload = [7; 263];
         payload[..8].copy_from_slice(&seq.to_le_bytes());
-        log.append(Record { kind: 1, schema: 1, key_hash: seq, time_ms: 0, payload: &payload }).unwrap();
+        log.append(Record { kind: 1, schema: 1, key_hash: seq, time_ms: 0, payload: &payload })
+            .unwrap();
     };
     let records = 2_000_000;
     (1..=records).for_each(append);
@@ -643,7 +708,9 @@ fn a_large_log_is_compacted_while_a_writer_appends_at_full_speed() {
         let maintenance = Maintenance::lock(tmp.path()).unwrap();
         for covers_seq in [records - 1, records] {
             let meta = SnapshotMeta { covers_seq, ..SnapshotMeta::default() };
-            maintenance.write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: b"x" }]).unwrap();
+            maintenance
+                .write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: b"x" }])
+                .unwrap();
         }
         let mut options = CompactOptions::new(records / 2, 0);
         options.max_jump = None;
@@ -665,5 +732,11 @@ fn a_large_log_is_compacted_while_a_writer_appends_at_full_speed() {
     assert_eq!((summary.damage, next), (vec![], last + 1));
     assert!(done.bytes.0 - done.bytes.1 > records / 2 * 260);
     println!("{done:?} in {took:?}, {} records appended meanwhile", last - records);
-    report("-", "records that a compaction of 2 M during a running writer had to keep or drop", records, 0, 0);
+    report(
+        "-",
+        "records that a compaction of 2 M during a running writer had to keep or drop",
+        records,
+        0,
+        0,
+    );
 }

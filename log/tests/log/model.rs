@@ -1,5 +1,5 @@
-//! Fault suite, row 10: operations of every kind against a naive model, with reopening, I/O failures and power cuts
-//! among the operations. A failure is shrunk to a short sequence.
+//! Fault suite, row 10: operations of every kind against a naive model, with reopening, I/O
+//! failures and power cuts among the operations. A failure is shrunk to a short sequence.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,8 @@ use crate::common::{DIR, dir, options, report, scaled};
 use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
 use fetchwise_log::fuzzing::PlainBlocks;
 use fetchwise_log::{
-    CompactOptions, Maintenance, ManualLog, Reader, Record, Section, SnapshotMeta, load_snapshot_with, verify_with,
+    CompactOptions, Maintenance, ManualLog, Reader, Record, Section, SnapshotMeta,
+    load_snapshot_with, verify_with,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -23,7 +24,8 @@ enum Op {
     Close,
     Drop,
     Snapshot(u8),
-    /// The part of the durable records that may go, every how many of them stay, and whether the rest is packed.
+    /// The part of the durable records that may go, every how many of them stay, and whether the
+    /// rest is packed.
     Compact(u8, u8, bool),
     Fault(u8, u8),
     Crash(u8, u8),
@@ -74,7 +76,12 @@ impl Model {
         if self.log.is_none() {
             match ManualLog::open(self.arc(), Path::new(DIR), &options()) {
                 Ok((log, recovery)) => {
-                    assert!(recovery.next_seq > self.durable, "{} after {}", recovery.next_seq, self.durable);
+                    assert!(
+                        recovery.next_seq > self.durable,
+                        "{} after {}",
+                        recovery.next_seq,
+                        self.durable
+                    );
                     assert!(recovery.next_seq <= self.last() + 1);
                     self.records.split_off(&recovery.next_seq);
                     self.log = Some(log);
@@ -96,7 +103,8 @@ impl Model {
             Op::Append(len) if self.open() => {
                 self.salt = self.salt.wrapping_add(1);
                 let payload = vec![self.salt; usize::from(*len)];
-                let record = Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload: &payload };
+                let record =
+                    Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload: &payload };
                 let seq = self.log.as_mut().unwrap().append(record);
                 assert_eq!(seq, self.last() + 1);
                 self.records.insert(seq, payload);
@@ -150,7 +158,8 @@ impl Model {
                 }
             }
             Op::Fault(after, fault) => {
-                let fault = [Fault::Eio, Fault::Enospc, Fault::Eintr, Fault::Short][usize::from(*fault)];
+                let fault =
+                    [Fault::Eio, Fault::Enospc, Fault::Eintr, Fault::Short][usize::from(*fault)];
                 self.fs.fault_at(self.fs.calls() + u64::from(*after), fault);
             }
             Op::Crash(survival, seed) => {
@@ -169,13 +178,18 @@ impl Model {
         self.fs.clear_faults();
         let mut seen = BTreeMap::new();
         let reader = Reader::open_with(self.arc(), &dir()).unwrap().with_blocks(&PlainBlocks);
-        let summary = reader.for_each(|seq, r| assert!(seen.insert(seq, r.payload.to_vec()).is_none())).unwrap();
+        let summary = reader
+            .for_each(|seq, r| assert!(seen.insert(seq, r.payload.to_vec()).is_none()))
+            .unwrap();
         assert_eq!(summary.damage, []);
         for (seq, payload) in &seen {
             assert_eq!(self.records.get(seq), Some(payload), "record {seq}");
         }
         for seq in 1..=self.durable {
-            assert!(seen.contains_key(&seq) || self.droppable.contains_key(&seq), "record {seq} is gone");
+            assert!(
+                seen.contains_key(&seq) || self.droppable.contains_key(&seq),
+                "record {seq} is gone"
+            );
         }
         let search = load_snapshot_with(self.arc(), &dir()).unwrap();
         assert!(search.rejected.is_empty(), "{:?}", search.rejected);
@@ -190,7 +204,11 @@ impl Model {
 #[test]
 fn any_operations_in_any_order_agree_with_the_model() {
     let cases = scaled(300, 1000, 4000) as u32;
-    let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let ops = std::cell::Cell::new(0u64);
     runner
         .run(&prop::collection::vec(op(), 1..200), |story| {
@@ -213,5 +231,11 @@ fn any_operations_in_any_order_agree_with_the_model() {
             Ok(())
         })
         .unwrap();
-    report("10", "operations against a model, with reopening, faults and power cuts among them", ops.get(), 0, 0);
+    report(
+        "10",
+        "operations against a model, with reopening, faults and power cuts among them",
+        ops.get(),
+        0,
+        0,
+    );
 }

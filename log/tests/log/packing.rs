@@ -1,4 +1,5 @@
-//! The writer's blocks: which batches it packs, what it says of them, and what a recovery does with them.
+//! The writer's blocks: which batches it packs, what it says of them, and what a recovery does with
+//! them.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,7 +10,8 @@ use fetchwise_log::format::{BlockHead, FrameHeader, FrameKind, HEADER_LEN, Segme
 use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
 use fetchwise_log::fuzzing::{PlainBlocks, UNPACKABLE};
 use fetchwise_log::{
-    BlockFormat, CompactOptions, Durability, Log, LogOptions, Maintenance, ManualLog, Reader, Record, verify_with,
+    BlockFormat, CompactOptions, Durability, Log, LogOptions, Maintenance, ManualLog, Reader,
+    Record, verify_with,
 };
 
 fn packing(pack_from: u32) -> LogOptions {
@@ -41,10 +43,16 @@ fn append(log: &mut ManualLog, kind: u16, numbers: Range<u64>) {
 fn frames(content: &[u8]) -> (SegmentHeader, Vec<(FrameKind, u32)>) {
     let header = SegmentHeader::decode(content).unwrap();
     let (mut all, mut at) = (Vec::new(), HEADER_LEN);
-    while let Some(frame) = content.get(at..).and_then(|bytes| FrameHeader::decode(bytes, header.nonce, at as u64)) {
+    while let Some(frame) =
+        content.get(at..).and_then(|bytes| FrameHeader::decode(bytes, header.nonce, at as u64))
+    {
         if frame.kind == FrameKind::Block {
             let payload = &content[at + 48..][..frame.payload_len as usize];
-            assert_eq!(BlockHead::decode(payload, frame.count).unwrap().records, frame.count, "no gaps");
+            assert_eq!(
+                BlockHead::decode(payload, frame.count).unwrap().records,
+                frame.count,
+                "no gaps"
+            );
         }
         all.push((frame.kind, frame.count));
         at += frame.frame_len() as usize;
@@ -101,7 +109,10 @@ fn a_segment_has_the_flag_of_blocks_before_it_has_one() {
     assert_eq!(before.1, [(FrameKind::Records, 1)]);
     append(&mut log, 1, 1..21);
     let after = frames(&fs.read(&last_segment(&fs)).unwrap());
-    assert_eq!((before.0, after.1), (after.0.clone(), vec![(FrameKind::Records, 1), (FrameKind::Block, 20)]));
+    assert_eq!(
+        (before.0, after.1),
+        (after.0.clone(), vec![(FrameKind::Records, 1), (FrameKind::Block, 20)])
+    );
     assert!(after.0.has_blocks());
     // A writer without a layout writes neither.
     let fs = SimFs::new(1);
@@ -185,7 +196,8 @@ fn maintenance_packs_what_a_writer_left_as_records_once() {
         maintenance.compact(&options, &mut |_, _| true, &mut |_| {}).unwrap().rewritten
     };
     assert_eq!((compact(false), compact(true), compact(true)), (0, 1, 0));
-    let first = fs.files().into_iter().find(|path| path.extension().is_some_and(|e| e == "fwl")).unwrap();
+    let first =
+        fs.files().into_iter().find(|path| path.extension().is_some_and(|e| e == "fwl")).unwrap();
     let (header, written) = frames(&fs.read(&first).unwrap());
     assert!(header.has_blocks() && header.is_rewritten());
     assert_eq!(written, [(FrameKind::Block, 40), (FrameKind::Seal, 0)]);
@@ -231,7 +243,13 @@ fn a_record_that_the_layout_would_change_is_stored_whole() {
     let mut log = open(&fs, &options);
     for n in 0..20 {
         let payload = payload(n);
-        log.append(Record { kind: 1 + n as u16 % 2, schema: 1, key_hash: n, time_ms: 0, payload: &payload });
+        log.append(Record {
+            kind: 1 + n as u16 % 2,
+            schema: 1,
+            key_hash: n,
+            time_ms: 0,
+            payload: &payload,
+        });
     }
     log.close().unwrap();
     assert_eq!(frames(&fs.read(&last_segment(&fs)).unwrap()).1[0], (FrameKind::Block, 20));
@@ -251,7 +269,8 @@ fn a_log_with_threads_packs_what_it_gathers_and_reads_it_back() {
     let (log, _) = Log::open(tmp.path(), options).unwrap();
     for n in 0..5000u64 {
         let payload = payload(n);
-        log.append(Record { kind: 1, schema: 1, key_hash: n, time_ms: 0, payload: &payload }).unwrap();
+        log.append(Record { kind: 1, schema: 1, key_hash: n, time_ms: 0, payload: &payload })
+            .unwrap();
     }
     log.flush().wait().unwrap();
     let mut next = 0;
@@ -290,11 +309,19 @@ fn small_batches_are_packed_once_they_are_enough_and_at_a_close() {
         append(&mut log, 1, n..n + 1);
         log.repack().unwrap();
     }
-    assert_eq!(segments(&fs), [vec![(FrameKind::Block, 8)]], "in one segment, and the first one is gone");
+    assert_eq!(
+        segments(&fs),
+        [vec![(FrameKind::Block, 8)]],
+        "in one segment, and the first one is gone"
+    );
     assert_eq!(log.durable_seq(), 8);
     append(&mut log, 1, 8..9);
     log.repack().unwrap();
-    assert_eq!(segments(&fs), [vec![(FrameKind::Block, 8), (FrameKind::Records, 1)]], "the next ones wait again");
+    assert_eq!(
+        segments(&fs),
+        [vec![(FrameKind::Block, 8), (FrameKind::Records, 1)]],
+        "the next ones wait again"
+    );
     check(&fs, 0..9);
     append(&mut log, 1, 9..12);
     log.close().unwrap();
@@ -338,8 +365,16 @@ fn a_large_packed_segment_is_sealed_and_one_of_large_batches_is_not_rewritten() 
         log.repack().unwrap();
     }
     let all = segments(&fs);
-    assert_eq!(all[0][..2], [(FrameKind::Records, 1), (FrameKind::Block, 3000)], "it stays as it was");
-    assert_eq!(all[0].last(), Some(&(FrameKind::Seal, 0)), "and ends once enough small batches wait in it");
+    assert_eq!(
+        all[0][..2],
+        [(FrameKind::Records, 1), (FrameKind::Block, 3000)],
+        "it stays as it was"
+    );
+    assert_eq!(
+        all[0].last(),
+        Some(&(FrameKind::Seal, 0)),
+        "and ends once enough small batches wait in it"
+    );
     assert_eq!(all.len(), 2);
     check(&fs, 0..3020);
 }
@@ -358,7 +393,8 @@ fn records_that_cannot_be_packed_are_not_rewritten_twice() {
     check(&fs, 0..12);
 }
 
-/// A writer replaces its last segment at any moment of a reader, which must not take that for a loss.
+/// A writer replaces its last segment at any moment of a reader, which must not take that for a
+/// loss.
 #[test]
 fn readers_beside_a_writer_that_packs_see_every_durable_record_and_no_damage() {
     let tmp = tempfile::tempdir().unwrap();
@@ -370,7 +406,14 @@ fn readers_beside_a_writer_that_packs_see_every_durable_record_and_no_damage() {
         let writer = scope.spawn(|| {
             for n in 0..3000u64 {
                 let payload = payload(n);
-                log.append(Record { kind: 1, schema: 1, key_hash: n, time_ms: 0, payload: &payload }).unwrap();
+                log.append(Record {
+                    kind: 1,
+                    schema: 1,
+                    key_hash: n,
+                    time_ms: 0,
+                    payload: &payload,
+                })
+                .unwrap();
                 log.settled().wait().unwrap();
             }
         });
@@ -396,8 +439,8 @@ fn readers_beside_a_writer_that_packs_see_every_durable_record_and_no_damage() {
     assert!(verify_with(Arc::new(fetchwise_log::fs::RealFs), tmp.path()).unwrap().is_sound());
 }
 
-/// The file of a new segment may come back after a crash although its name could not be made durable. So the writer must
-/// not go on in the segment that this file stands for.
+/// The file of a new segment may come back after a crash although its name could not be made
+/// durable. So the writer must not go on in the segment that this file stands for.
 #[test]
 fn a_packing_that_fails_at_any_call_loses_nothing_that_is_written_after_it() {
     let (mut call, mut images) = (0, 0);
@@ -450,7 +493,12 @@ fn a_compaction_copies_large_blocks_and_packs_small_ones_together() {
     let done = compact(&fs, &PlainBlocks);
     assert_eq!((done.rewritten, done.segments), (1, (5, 2)));
     assert!(done.bytes.1 < done.bytes.0, "{done:?}");
-    let blocks = [(FrameKind::Block, 3000), (FrameKind::Block, 200), (FrameKind::Block, 1800), (FrameKind::Seal, 0)];
+    let blocks = [
+        (FrameKind::Block, 3000),
+        (FrameKind::Block, 200),
+        (FrameKind::Block, 1800),
+        (FrameKind::Seal, 0),
+    ];
     assert_eq!(segments(&fs)[0], blocks);
     check(&fs, 0..5000);
 }
@@ -462,7 +510,11 @@ fn a_compaction_that_would_only_make_the_log_larger_leaves_it() {
     struct Swells;
 
     impl BlockFormat for Swells {
-        fn pack(&self, records: &[fetchwise_log::RecordRef<'_>], _: &[usize]) -> Option<fetchwise_log::PackedBlock> {
+        fn pack(
+            &self,
+            records: &[fetchwise_log::RecordRef<'_>],
+            _: &[usize],
+        ) -> Option<fetchwise_log::PackedBlock> {
             let mut packed = PlainBlocks.pack(records, &[])?;
             let mut rng = Rng::new(1);
             let swollen = if records.len() > 10 { 20_000 } else { 0 };
@@ -498,5 +550,9 @@ fn a_compaction_that_would_only_make_the_log_larger_leaves_it() {
     let done = compact(&fs, &Swells);
     assert_eq!((done.rewritten, done.segments, done.bytes.0), (0, (4, 4), done.bytes.1));
     assert_eq!(segments(&fs), before);
-    assert!(fs.files().iter().all(|path| !path.to_string_lossy().contains("tmp-")), "{:?}", fs.files());
+    assert!(
+        fs.files().iter().all(|path| !path.to_string_lossy().contains("tmp-")),
+        "{:?}",
+        fs.files()
+    );
 }

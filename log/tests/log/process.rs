@@ -1,5 +1,5 @@
-//! Fault suite, rows 5 and 9, and the failing disk from the host's view: killed processes, processes and threads that
-//! compete for a directory, a writer thread with a full or broken disk.
+//! Fault suite, rows 5 and 9, and the failing disk from the host's view: killed processes,
+//! processes and threads that compete for a directory, a writer thread with a full or broken disk.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -14,8 +14,8 @@ use crate::losses;
 use fetchwise_log::fs::sim::{Disk, Rng, SimFs, Survival};
 use fetchwise_log::fuzzing::PlainBlocks;
 use fetchwise_log::{
-    AppendError, Durability, Error, Health, Log, LogOptions, Lost, Maintenance, OnFull, Reader, Record, Section,
-    SnapshotMeta, WaitError, load_snapshot_with,
+    AppendError, Durability, Error, Health, Log, LogOptions, Lost, Maintenance, OnFull, Reader,
+    Record, Section, SnapshotMeta, WaitError, load_snapshot_with,
 };
 
 fn options(durability: Durability) -> LogOptions {
@@ -36,13 +36,16 @@ fn record(payload: &[u8]) -> Record<'_> {
     Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload }
 }
 
-/// The child process; runs only on behalf of the parent. It appends from four threads and prints each acknowledgement
-/// on stderr.
+/// The child process; runs only on behalf of the parent. It appends from four threads and prints
+/// each acknowledgement on stderr.
 #[test]
 fn child_that_writes_until_it_is_killed() {
     let Ok(dir) = std::env::var("FETCHWISE_LOG_CHILD") else { return };
-    let durability =
-        if std::env::var("FETCHWISE_LOG_LEVEL").unwrap() == "sync" { Durability::Sync } else { Durability::Os };
+    let durability = if std::env::var("FETCHWISE_LOG_LEVEL").unwrap() == "sync" {
+        Durability::Sync
+    } else {
+        Durability::Os
+    };
     let salt: u64 = std::env::var("FETCHWISE_LOG_SALT").unwrap().parse().unwrap();
     let (log, _) = Log::open(Path::new(&dir), options(durability)).unwrap();
     let ids = AtomicU64::new(salt << 32);
@@ -70,7 +73,13 @@ fn child_that_writes_until_it_is_killed() {
     });
 }
 
-fn kill_once(dir: &Path, level: &str, salt: u64, acknowledged: &mut HashMap<u64, u64>, rng: &mut Rng) {
+fn kill_once(
+    dir: &Path,
+    level: &str,
+    salt: u64,
+    acknowledged: &mut HashMap<u64, u64>,
+    rng: &mut Rng,
+) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "process::child_that_writes_until_it_is_killed", "--nocapture"])
         .env("FETCHWISE_LOG_CHILD", dir)
@@ -169,7 +178,11 @@ fn a_directory_has_one_writer_across_threads_and_processes() {
                 for _ in 0..rounds {
                     match Log::open(path, options(Durability::Os)) {
                         Ok((log, _)) => {
-                            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers at once");
+                            assert_eq!(
+                                inside.fetch_add(1, Ordering::SeqCst),
+                                0,
+                                "two writers at once"
+                            );
                             log.append(record(b"x")).unwrap();
                             inside.fetch_sub(1, Ordering::SeqCst);
                             drop(log);
@@ -223,7 +236,9 @@ fn wait_for(log: &Log, wanted: fn(&Health) -> bool) {
 
 #[test]
 fn a_full_disk_degrades_and_the_log_resumes_by_itself() {
-    for durability in [Durability::Os, Durability::Interval(Duration::from_millis(5)), Durability::Sync] {
+    for durability in
+        [Durability::Os, Durability::Interval(Duration::from_millis(5)), Durability::Sync]
+    {
         let fs = SimFs::new(1);
         let mut options = options(durability);
         options.queue_records = 50;
@@ -248,12 +263,21 @@ fn a_full_disk_degrades_and_the_log_resumes_by_itself() {
             assert!(id < 10_000, "the queue is never full");
         };
         assert!(matches!(refused, AppendError::Degraded(_)), "{refused}");
-        assert!(matches!(log.health(), Health::Degraded { storage_full: true, .. }), "{:?}", log.health());
+        assert!(
+            matches!(log.health(), Health::Degraded { storage_full: true, .. }),
+            "{:?}",
+            log.health()
+        );
         assert!(matches!(log.flush().wait(), Err(WaitError::Degraded { storage_full: true, .. })));
         if durability == Durability::Sync {
-            assert!(matches!(log.wait(waiting[waiting.len() - 1]), Err(WaitError::Degraded { .. })));
+            assert!(matches!(
+                log.wait(waiting[waiting.len() - 1]),
+                Err(WaitError::Degraded { .. })
+            ));
         }
-        assert!(log.metrics().degraded == 1 && log.metrics().refused > 0 && log.metrics().failures > 0);
+        assert!(
+            log.metrics().degraded == 1 && log.metrics().refused > 0 && log.metrics().failures > 0
+        );
         fs.set_capacity(None);
         wait_for(&log, |state| *state == Health::Good);
         log.flush().wait().unwrap();
@@ -290,9 +314,13 @@ fn maintenance_begins_on_a_full_disk_with_the_reserved_space() {
     );
     // Without any space left, it fails cleanly.
     let large = vec![1; 300 << 10];
-    let error = maintenance.write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: &large }]).unwrap_err();
+    let error = maintenance
+        .write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: &large }])
+        .unwrap_err();
     assert!(error.is_storage_full(), "{error}");
-    assert!(load_snapshot_with(Arc::new(fs), &dir()).unwrap().snapshot.unwrap().section(1).is_some());
+    assert!(
+        load_snapshot_with(Arc::new(fs), &dir()).unwrap().snapshot.unwrap().section(1).is_some()
+    );
 }
 
 #[test]
@@ -313,7 +341,10 @@ fn a_broken_disk_wakes_every_waiter_and_close_reports_the_loss() {
             })
             .collect();
         for waiter in waiters {
-            assert!(matches!(waiter.join().unwrap(), Err(WaitError::Degraded { storage_full: false, .. })));
+            assert!(matches!(
+                waiter.join().unwrap(),
+                Err(WaitError::Degraded { storage_full: false, .. })
+            ));
         }
     });
     assert!(matches!(log.flush().wait(), Err(WaitError::Degraded { .. })));

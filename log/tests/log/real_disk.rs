@@ -1,5 +1,6 @@
-//! Fault suite, rows 7 and 8: file systems that are really full and really fail. They need root and loop devices, so
-//! they run with `FETCHWISE_FAULTS=full` only, and report when the machine does not allow them.
+//! Fault suite, rows 7 and 8: file systems that are really full and really fail. They need root and
+//! loop devices, so they run with `FETCHWISE_FAULTS=full` only, and report when the machine does
+//! not allow them.
 
 use crate::common::{full, report};
 use crate::losses::wait_for;
@@ -98,7 +99,11 @@ fn a_file_system_fills_frees_and_the_log_resumes() {
                 id += 1;
             }
         }
-        assert!(matches!(log.health(), Health::Degraded { storage_full: true, .. }), "{:?}", log.health());
+        assert!(
+            matches!(log.health(), Health::Degraded { storage_full: true, .. }),
+            "{:?}",
+            log.health()
+        );
         while append(&log, id).is_some() {
             id += 1;
         }
@@ -138,7 +143,10 @@ fn a_sync_that_really_fails_loses_no_acknowledged_record() {
         };
         let ballast = below.join("ballast");
         let free = 24 * 1024 - fs_blocks_kib(&image);
-        let _ = fs::write(&ballast, vec![1; (free.saturating_sub(200 + round % 50 * 40) * 1024) as usize]);
+        let _ = fs::write(
+            &ballast,
+            vec![1; (free.saturating_sub(200 + round % 50 * 40) * 1024) as usize],
+        );
         let dir = at.join("log");
         let (log, _) = Log::open(&dir, options(Durability::Sync)).unwrap();
         let mut acknowledged = BTreeMap::new();
@@ -169,7 +177,9 @@ fn a_sync_that_really_fails_loses_no_acknowledged_record() {
         drop(again);
         drop(below_mount);
     }
-    println!("{failures} of {rounds} rounds had a failing write or sync; {told} acknowledgements checked");
+    println!(
+        "{failures} of {rounds} rounds had a failing write or sync; {told} acknowledgements checked"
+    );
     assert!(failures > rounds / 2, "{failures} of {rounds}");
     report("7", "fsync that really fails: ext4 on a loop device over a full tmpfs", rounds, 0, 0);
 }

@@ -1,7 +1,8 @@
-//! The example file and the reference page, compared with what is declared. `FETCHWISE_BLESS=1` writes what differs.
+//! The example file and the reference page, compared with what is declared. `FETCHWISE_BLESS=1`
+//! writes what differs.
 //!
-//! Owns: the form of a setting in both. Lists of fetchers and priors, and all that stands around the settings, are
-//! written by hand.
+//! Owns: the form of a setting in both. Lists of fetchers and priors, and all that stands around
+//! the settings, are written by hand.
 
 use std::fmt::Write;
 use std::fs;
@@ -29,9 +30,12 @@ fn sections() -> Vec<Section> {
     let mut list = KeyList::default();
     Config::list(&mut list);
     let mut sections = vec![Section { name: String::new(), about: "", keys: Vec::new() }];
-    for mut key in list.keys.into_iter().filter(|key| !matches!(&*key.way[0], "fetcher" | "prior")) {
+    for mut key in list.keys.into_iter().filter(|key| !matches!(&*key.way[0], "fetcher" | "prior"))
+    {
         match (key.kind, &key.way[..]) {
-            (Kind::Table, _) => sections.push(Section { name: key.name(), about: key.about, keys: Vec::new() }),
+            (Kind::Table, _) => {
+                sections.push(Section { name: key.name(), about: key.about, keys: Vec::new() })
+            }
             (Kind::Map, _) => {
                 let name = format!("{}.\"{HOST}\"", key.name());
                 sections.push(Section { name, about: key.about, keys: Vec::new() });
@@ -50,7 +54,9 @@ impl Key {
     /// Returns the key's value in the documents.
     fn shown(&self) -> &toml::Value {
         match &self.default {
-            Some(KeyDefault::Value(value) | KeyDefault::Words { such_as: Some(value), .. }) => value,
+            Some(KeyDefault::Value(value) | KeyDefault::Words { such_as: Some(value), .. }) => {
+                value
+            }
             _ => panic!("the documents need a value for {}", self.name()),
         }
     }
@@ -62,7 +68,9 @@ impl Key {
             write!(text, " Valid: {}.", self.expected).unwrap();
         }
         match &self.default {
-            Some(KeyDefault::Words { words, .. }) if *words != "none" => write!(text, " Unless set: {words}.").unwrap(),
+            Some(KeyDefault::Words { words, .. }) if *words != "none" => {
+                write!(text, " Unless set: {words}.").unwrap()
+            }
             _ => {}
         }
         text
@@ -89,7 +97,8 @@ fn as_example() -> String {
             write!(text, "\n{}#[{name}]\n", comment(about)).unwrap();
         }
         for key in &keys {
-            writeln!(text, "{}#{} = {}", comment(&key.description()), key.name(), key.shown()).unwrap();
+            writeln!(text, "{}#{} = {}", comment(&key.description()), key.name(), key.shown())
+                .unwrap();
         }
     }
     text
@@ -136,10 +145,15 @@ fn the_example_and_the_reference_are_as_declared() {
         ("or a number of bytes.\n\n", "\n# To change some settings of one"),
         &as_example(),
     );
-    compare("docs/reference/configuration.md", ("## Keys\n\n```toml\n", "\n[[fetcher]] "), &as_reference());
+    compare(
+        "docs/reference/configuration.md",
+        ("## Keys\n\n```toml\n", "\n[[fetcher]] "),
+        &as_reference(),
+    );
 }
 
-/// Returns the example with all of its settings active. A commented-out setting has no blank after the `#`.
+/// Returns the example with all of its settings active. A commented-out setting has no blank after
+/// the `#`.
 fn example() -> String {
     let is_setting = |rest: &str| rest.starts_with(|c: char| c == '[' || c.is_ascii_lowercase());
     let line = |line: &'static str| match line.strip_prefix('#') {
@@ -163,7 +177,8 @@ fn the_example_has_every_key_and_no_other() {
     settings.each(&mut Vec::new(), &mut |way, _| ways.push(way.to_vec()));
     let all = keys();
     let leaves = all.iter().filter(|key| !matches!(key.kind, Kind::Tables | Kind::Map));
-    let missing: Vec<String> = leaves.filter(|key| !ways.iter().any(|way| key.is_at(way))).map(Key::name).collect();
+    let missing: Vec<String> =
+        leaves.filter(|key| !ways.iter().any(|way| key.is_at(way))).map(Key::name).collect();
     assert!(missing.is_empty(), "the example lacks {missing:?}");
     let unknown: Vec<_> = ways.iter().filter(|way| !all.iter().any(|key| key.is_at(way))).collect();
     assert!(unknown.is_empty(), "no key is {unknown:?}");
@@ -200,13 +215,17 @@ fn the_declared_defaults_are_those_of_the_parts() {
     // The margin that is declared is that of the default metric.
     let guard = |config: &Config| crate::ab_test::GuardSettings { margin: None, ..config.guard() };
     assert_eq!(debug(&guard(&declared)), debug(&guard(&unset)));
-    assert_eq!(declared.tuning.rollout_margin, declared.rollout.metric.map(|metric| metric.margin()));
+    assert_eq!(
+        declared.tuning.rollout_margin,
+        declared.rollout.metric.map(|metric| metric.margin())
+    );
 }
 
 #[test]
 fn every_field_is_a_key_with_its_kind() {
     let all = keys();
-    let of = |name: &str| all.iter().find(|key| key.name() == name).map(|key| (key.kind, key.is_secret));
+    let of =
+        |name: &str| all.iter().find(|key| key.name() == name).map(|key| (key.kind, key.is_secret));
     for (name, kind) in [
         ("mode", Kind::Text),
         ("data_dir", Kind::Text),

@@ -1,24 +1,31 @@
-//! Background maintenance: a thread that compacts alongside a running crawl when it pays off, or when the log exceeds
-//! its disk limit, and that makes checkpoints of evidence with a limit on keys.
+//! Background maintenance: a thread that compacts alongside a running crawl when it pays off, or
+//! when the log exceeds its disk limit, and that makes checkpoints of evidence with a limit on
+//! keys.
 //!
 //! Owns: when to compact, and when to make a checkpoint.
 //!
-//! Invariants: the thread never blocks callers that select or record; it shares only the disk with them. Both snapshots
-//! hold the effect of a record before it is dropped.
+//! Invariants: the thread never blocks callers that select or record; it shares only the disk with
+//! them. Both snapshots hold the effect of a record before it is dropped.
 //!
 //! Must not know: how a compaction or a checkpoint works.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, channel, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TryRecvError, channel, sync_channel,
+};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use fetchwise_log::{DEFAULT_SEGMENT_BYTES, Error as LogError, Maintenance, Throttle, lower_thread_priority};
+use fetchwise_log::{
+    DEFAULT_SEGMENT_BYTES, Error as LogError, Maintenance, Throttle, lower_thread_priority,
+};
 
 use super::checkpoint::{DUE_AFTER, advance, records_since};
-use super::compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact};
+use super::compact::{
+    CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact,
+};
 use crate::journal::error::JournalError;
 use crate::journal::maintenance::disk_usage::DiskUsage;
 use crate::journal::read::open;
@@ -48,13 +55,14 @@ pub struct MaintenanceOptions {
     pub retain: Duration,
     /// Share of the log in expired segments from which on it compacts; `None` disables this.
     pub compact_threshold: Option<f64>,
-    /// Bytes in finished segments that no compaction has packed, from which on it compacts to pack and merge them. They must
-    /// also be the share of the log that `compact_threshold` says. `None` disables this.
+    /// Bytes in finished segments that no compaction has packed, from which on it compacts to pack
+    /// and merge them. They must also be the share of the log that `compact_threshold` says. `None`
+    /// disables this.
     pub pack_bytes: Option<u64>,
     /// Largest disk usage of the log in bytes; `None` for no limit.
     pub max_disk_bytes: Option<u64>,
-    /// Number of records after which it makes a [checkpoint](super::checkpoint()), if evidence has a limit on keys. `None`
-    /// disables this.
+    /// Number of records after which it makes a [checkpoint](super::checkpoint()), if evidence has
+    /// a limit on keys. `None` disables this.
     pub checkpoint_after: Option<u64>,
     /// Size at which the writer's segments are full, in bytes.
     pub segment_bytes: u64,
@@ -77,16 +85,19 @@ impl Default for MaintenanceOptions {
 }
 
 impl MaintenanceOptions {
-    /// Returns a segment size that suits the disk limit: at most `segment_bytes`, and small enough that dropping whole
-    /// segments helps.
+    /// Returns a segment size that suits the disk limit: at most `segment_bytes`, and small enough
+    /// that dropping whole segments helps.
     pub fn segment_bytes_within(segment_bytes: u64, max_disk_bytes: Option<u64>) -> u64 {
         max_disk_bytes.map_or(segment_bytes, |most| segment_bytes.min(most / 16).max(64 << 10))
     }
 
-    /// Returns the disk usage in bytes above which the log is compacted. It leaves space for the segment being written,
-    /// the one allocated ahead, and a third snapshot besides the two that are kept.
+    /// Returns the disk usage in bytes above which the log is compacted. It leaves space for the
+    /// segment being written, the one allocated ahead, and a third snapshot besides the two that
+    /// are kept.
     fn high(&self, max_disk_bytes: u64, usage: &DiskUsage) -> u64 {
-        max_disk_bytes.saturating_sub(self.segment_bytes.saturating_mul(3)).saturating_sub(usage.snapshot)
+        max_disk_bytes
+            .saturating_sub(self.segment_bytes.saturating_mul(3))
+            .saturating_sub(usage.snapshot)
     }
 }
 
@@ -124,8 +135,8 @@ pub enum MaintenanceEvent {
         /// Duration of the compaction.
         took: Duration,
     },
-    /// All raw attempts that could go are gone, and the log still exceeds its limit, because evidence alone is that
-    /// large. Reported once.
+    /// All raw attempts that could go are gone, and the log still exceeds its limit, because
+    /// evidence alone is that large. Reported once.
     OverLimit {
         /// Disk usage in bytes.
         taken: u64,
@@ -166,9 +177,10 @@ pub struct BackgroundMaintenance {
 }
 
 impl BackgroundMaintenance {
-    /// Starts a thread alongside the writer of `dir`. The thread calls `on_event` with each event. Without a disk limit it
-    /// has low priority. With one it has the priority of the caller: a crawl that keeps the processors busy leaves a thread
-    /// of low priority a few percent of one, and the log would outgrow its limit meanwhile, whatever the thread works at.
+    /// Starts a thread alongside the writer of `dir`. The thread calls `on_event` with each event.
+    /// Without a disk limit it has low priority. With one it has the priority of the caller: a
+    /// crawl that keeps the processors busy leaves a thread of low priority a few percent of one,
+    /// and the log would outgrow its limit meanwhile, whatever the thread works at.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -213,8 +225,8 @@ impl BackgroundMaintenance {
         }
     }
 
-    /// Stops the thread. A running compaction stops between two records, which leaves the log intact. Call this before
-    /// closing the journal.
+    /// Stops the thread. A running compaction stops between two records, which leaves the log
+    /// intact. Call this before closing the journal.
     pub fn stop(mut self) {
         self.end();
     }
@@ -258,7 +270,9 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if self.throttle.is_stopped() || matches!(woken.try_recv(), Err(TryRecvError::Disconnected)) {
+            if self.throttle.is_stopped()
+                || matches!(woken.try_recv(), Err(TryRecvError::Disconnected))
+            {
                 return;
             }
             if self.not_before.is_some_and(|at| Instant::now() < at) {
@@ -266,8 +280,11 @@ impl Worker {
             }
             match self.check() {
                 Ok(()) => {}
-                // Stopped, or a command or another process is working on the log. The next check finds out.
-                Err(JournalError::Log(LogError::Stopped | LogError::Locked { .. } | LogError::Replaced { .. })) => {
+                // Stopped, or a command or another process is working on the log. The next check
+                // finds out.
+                Err(JournalError::Log(
+                    LogError::Stopped | LogError::Locked { .. } | LogError::Replaced { .. },
+                )) => {
                     self.share_checked_at = None;
                 }
                 Err(error) => {
@@ -314,7 +331,9 @@ impl Worker {
             return Ok(());
         }
         match advance(&self.dir, like.learned(), self.clock.date(), Some(&self.throttle)) {
-            Err(error @ JournalError::Log(LogError::Stopped | LogError::Replaced { .. })) => Err(error),
+            Err(error @ JournalError::Log(LogError::Stopped | LogError::Replaced { .. })) => {
+                Err(error)
+            }
             // The log is not affected, so the rest goes on.
             Err(error) => {
                 crate::trace::checkpoint_failed(&error);
@@ -328,8 +347,9 @@ impl Worker {
         (self.blank)().map_err(|error| LogError::Invalid(error.to_string()).into())
     }
 
-    /// Returns the share of the log's bytes in finished segments that maintenance has not packed; `None` if these are
-    /// too few. A writer's segments are small and may hold batches that are not packed, so they count.
+    /// Returns the share of the log's bytes in finished segments that maintenance has not packed;
+    /// `None` if these are too few. A writer's segments are small and may hold batches that are not
+    /// packed, so they count.
     fn unpacked_share(&self) -> Result<Option<f64>, JournalError> {
         let Some(least) = self.options.pack_bytes else { return Ok(None) };
         let (mut unpacked, mut total) = (0, 0);
@@ -344,44 +364,58 @@ impl Worker {
     fn shrink(&mut self, most: u64) -> Result<(), JournalError> {
         let usage = self.usage()?;
         let high = self.options.high(most, &usage);
-        if usage.total <= high || usage.total <= self.stuck_at_bytes.saturating_add(self.options.segment_bytes) {
+        if usage.total <= high
+            || usage.total <= self.stuck_at_bytes.saturating_add(self.options.segment_bytes)
+        {
             return Ok(());
         }
         // Down to two thirds, so that the next compaction is some time away.
         let keep = (high / 3 * 2).saturating_sub(usage.total - usage.sealed);
-        // Packing takes longer than cutting. Beyond the bound, the crawl may be faster than the packing, and a compaction
-        // that is interrupted has gained nothing: the log would grow without end. So it is cut first, and packed once there
-        // is time.
+        // Packing takes longer than cutting. Beyond the bound, the crawl may be faster than the
+        // packing, and a compaction that is interrupted has gained nothing: the log would grow
+        // without end. So it is cut first, and packed once there is time.
         let is_beyond = usage.total > most;
         if is_beyond {
             self.throttle.set_rest_percent(0);
         }
         self.compact(CompactCause::Full { taken: usage.total }, Some(keep), !is_beyond)?;
         let after = self.usage()?;
-        // The next compaction can drop what a crawl has written meanwhile. Only sealed segments can shrink.
+        // The next compaction can drop what a crawl has written meanwhile. Only sealed segments can
+        // shrink.
         if after.total - after.sealed <= self.options.high(most, &after) {
             self.stuck_at_bytes = 0;
             return Ok(());
         }
         if self.stuck_at_bytes == 0 {
-            (self.on_event)(MaintenanceEvent::OverLimit { taken: after.total, max_disk_bytes: most });
+            (self.on_event)(MaintenanceEvent::OverLimit {
+                taken: after.total,
+                max_disk_bytes: most,
+            });
         }
         self.stuck_at_bytes = after.total;
         Ok(())
     }
 
     fn usage(&self) -> Result<DiskUsage, JournalError> {
-        let failed =
-            |source: io::Error| LogError::Io { action: "read", path: self.dir.clone(), source: Arc::new(source) };
+        let failed = |source: io::Error| LogError::Io {
+            action: "read",
+            path: self.dir.clone(),
+            source: Arc::new(source),
+        };
         DiskUsage::measure(&self.dir).map_err(|source| failed(source).into())
     }
 
-    fn compact(&mut self, cause: CompactCause, keep_bytes: Option<u64>, pack: bool) -> Result<(), JournalError> {
+    fn compact(
+        &mut self,
+        cause: CompactCause,
+        keep_bytes: Option<u64>,
+        pack: bool,
+    ) -> Result<(), JournalError> {
         let begun = Instant::now();
         let selector = self.blank_selector()?;
         let options = CompactOptions {
-            // The limit holds whatever the time is, and the oldest attempts by any clock go. A separate check handles
-            // age.
+            // The limit holds whatever the time is, and the oldest attempts by any clock go. A
+            // separate check handles age.
             retain: if keep_bytes.is_some() { FOR_EVER } else { self.options.retain },
             trust_clock: keep_bytes.is_some(),
             keep_bytes,
@@ -391,13 +425,18 @@ impl Worker {
             ..CompactOptions::default()
         };
         let done = compact(&self.dir, &selector, &options, self.clock.date(), &mut |_, _| {})?;
-        (self.on_event)(MaintenanceEvent::CompactionFinished { cause, done, took: begun.elapsed() });
+        (self.on_event)(MaintenanceEvent::CompactionFinished {
+            cause,
+            done,
+            took: begun.elapsed(),
+        });
         Ok(())
     }
 }
 
-/// Returns the share of the log's bytes in segments whose newest record is older than `retain`. Segments that their
-/// writer could not seal do not count as old. Cost: reading a few bytes of each segment.
+/// Returns the share of the log's bytes in segments whose newest record is older than `retain`.
+/// Segments that their writer could not seal do not count as old. Cost: reading a few bytes of each
+/// segment.
 ///
 /// # Errors
 /// As [`snapshot`](super::snapshot).
@@ -426,15 +465,24 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
             // A checkpoint is due at once, and begins with a blank selector.
-            let options =
-                MaintenanceOptions { max_disk_bytes, checkpoint_after: Some(0), ..MaintenanceOptions::default() };
+            let options = MaintenanceOptions {
+                max_disk_bytes,
+                checkpoint_after: Some(0),
+                ..MaintenanceOptions::default()
+            };
             let (send, seen) = channel();
             let blank = move || {
                 let _ = send.send(nice());
                 Selector::builder().build()
             };
-            let background =
-                BackgroundMaintenance::start(dir.path(), options, Arc::new(Clock::System), blank, |_| {}).unwrap();
+            let background = BackgroundMaintenance::start(
+                dir.path(),
+                options,
+                Arc::new(Clock::System),
+                blank,
+                |_| {},
+            )
+            .unwrap();
             background.check_now();
             assert_eq!(seen.recv().unwrap() > nice(), max_disk_bytes.is_none());
             background.stop();

@@ -1,14 +1,14 @@
-//! Checkpoints of evidence on disk, from which a start with a limit on keys goes on: it then takes as long as the records
-//! since the last checkpoint, however many sites the log knows.
+//! Checkpoints of evidence on disk, from which a start with a limit on keys goes on: it then takes
+//! as long as the records since the last checkpoint, however many sites the log knows.
 //!
-//! A checkpoint is a fold apart from what a process has learned: it goes on from the last one, reads the
-//! records since, and is made durable as a whole. So no recorder is stopped, an attempt counts once whatever
-//! happens in between, and a crash at any step leaves the checkpoint before.
+//! A checkpoint is a fold apart from what a process has learned: it goes on from the last one,
+//! reads the records since, and is made durable as a whole. So no recorder is stopped, an attempt
+//! counts once whatever happens in between, and a crash at any step leaves the checkpoint before.
 //!
 //! Owns: how a checkpoint is brought up to the end of the log, and when that is due.
 //!
-//! Invariants: a checkpoint covers only records that are on disk. The state and the store of one are durable before the
-//! tag names both.
+//! Invariants: a checkpoint covers only records that are on disk. The state and the store of one
+//! are durable before the tag names both.
 //!
 //! Must not know: how a start uses it.
 
@@ -22,9 +22,13 @@ use fetchwise_log::{Error as LogError, Maintenance, Throttle};
 
 use super::clock_check::{ClockUse, check_own_times};
 use crate::evidence::Learned;
-use crate::journal::checkpoint_restore::{self, Restored, STATE_PREFIX, restore_from, state_name, tag_of};
+use crate::journal::checkpoint_restore::{
+    self, Restored, STATE_PREFIX, restore_from, state_name, tag_of,
+};
 use crate::journal::checkpoint_state;
-use crate::journal::cold_tier::{StoreTier, checkpoint_folder, keep_in_checkpoint, open_checkpoint, unusable};
+use crate::journal::cold_tier::{
+    StoreTier, checkpoint_folder, keep_in_checkpoint, open_checkpoint, unusable,
+};
 use crate::journal::error::JournalError;
 use crate::journal::fetcher_numbers::FetcherNumbers;
 use crate::journal::fold::Fold;
@@ -33,9 +37,11 @@ use crate::journal::recovery_point::FoldStart;
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
-/// Number of records after which a new checkpoint is due: a start reads that many in about a second.
+/// Number of records after which a new checkpoint is due: a start reads that many in about a
+/// second.
 pub(super) const DUE_AFTER: u64 = 500_000;
-/// The part of the limit on keys that a checkpoint has in memory, since the process has its own evidence there.
+/// The part of the limit on keys that a checkpoint has in memory, since the process has its own
+/// evidence there.
 const PART_OF_KEYS: usize = 4;
 const FEWEST_KEYS: usize = 256;
 /// Name of the file that says what a store has (`crates/cold/FORMAT.md`).
@@ -51,23 +57,29 @@ pub struct CheckpointReport {
     pub records: u64,
     /// Keys with evidence.
     pub keys: u64,
-    /// Why the previous checkpoint could not be continued, if there was one. Then this one began with the snapshot and the
-    /// log.
+    /// Why the previous checkpoint could not be continued, if there was one. Then this one began
+    /// with the snapshot and the log.
     pub replaced: Option<String>,
 }
 
-/// Makes a checkpoint of the evidence of the journal in `dir`, so that the next start of a selector with a limit on keys
-/// reads only the records after it. `selector` is a new one with the half-life, the file suffixes and the fetchers to use;
-/// of its limit, a quarter is used. Without a limit it does nothing. Works alongside a running crawler.
+/// Makes a checkpoint of the evidence of the journal in `dir`, so that the next start of a selector
+/// with a limit on keys reads only the records after it. `selector` is a new one with the
+/// half-life, the file suffixes and the fetchers to use; of its limit, a quarter is used. Without a
+/// limit it does nothing. Works alongside a running crawler.
 ///
 /// # Errors
 /// As [`snapshot`](super::snapshot), and when the folder cannot be written.
-pub fn checkpoint(dir: &Path, selector: &Selector, now: Timestamp) -> Result<CheckpointReport, JournalError> {
+pub fn checkpoint(
+    dir: &Path,
+    selector: &Selector,
+    now: Timestamp,
+) -> Result<CheckpointReport, JournalError> {
     let _maintenance = Maintenance::lock(dir)?;
     advance(dir, selector.learned(), now, None)
 }
 
-/// Does the same as [`checkpoint`], for a caller that has the lock of maintenance and evidence of the same rules.
+/// Does the same as [`checkpoint`], for a caller that has the lock of maintenance and evidence of
+/// the same rules.
 pub(super) fn advance(
     dir: &Path,
     like: &Learned,
@@ -87,10 +99,12 @@ pub(super) fn advance(
     Ok(CheckpointReport { covers_seq: fold.covers_seq, records, keys, replaced })
 }
 
-/// Makes a checkpoint at the end of a session. A failure costs only time at the next start, so it is reported and ends
-/// nothing.
+/// Makes a checkpoint at the end of a session. A failure costs only time at the next start, so it
+/// is reported and ends nothing.
 pub(in crate::journal) fn checkpoint_at_end(dir: &Path, like: &Learned, now: Timestamp) {
-    let made = Maintenance::lock(dir).map_err(JournalError::from).and_then(|_lock| advance(dir, like, now, None));
+    let made = Maintenance::lock(dir)
+        .map_err(JournalError::from)
+        .and_then(|_lock| advance(dir, like, now, None));
     if let Err(error) = made {
         crate::trace::checkpoint_failed(&error);
     }
@@ -102,16 +116,18 @@ fn blank_like(like: &Learned) -> Option<Learned> {
     like.empty_copy_within(Some(keys.max(FEWEST_KEYS))).ok()
 }
 
-/// Returns the number of records in `dir` that are on disk and that no checkpoint covers. Cost: a pass over the last
-/// segment.
+/// Returns the number of records in `dir` that are on disk and that no checkpoint covers. Cost: a
+/// pass over the last segment.
 ///
 /// # Errors
 /// As [`snapshot`](super::snapshot).
 pub(super) fn records_since(dir: &Path) -> Result<u64, JournalError> {
-    Ok(fetchwise_log::durable_seq(dir)?.saturating_sub(checkpoint_restore::covers_seq(dir).unwrap_or(0)))
+    Ok(fetchwise_log::durable_seq(dir)?
+        .saturating_sub(checkpoint_restore::covers_seq(dir).unwrap_or(0)))
 }
 
-/// Removes the checkpoint of `dir`, for a caller that has removed records from its log. Nobody may make one meanwhile.
+/// Removes the checkpoint of `dir`, for a caller that has removed records from its log. Nobody may
+/// make one meanwhile.
 pub(super) fn discard(dir: &Path) {
     // Without its manifest a store is empty, and the next process that opens it removes the rest.
     let _ = std::fs::remove_file(checkpoint_folder(dir).join(MANIFEST));
@@ -150,7 +166,13 @@ fn begin(dir: &Path, learned: &Learned, now: Timestamp) -> Result<Begun, Journal
             let start = FoldStart::newest(dir)?;
             let last = start.last_present();
             let present = ClockUse::Check.present(now, last);
-            Ok(Begun { fold: Fold::begin(start, learned, present), present, last, is_new: true, replaced })
+            Ok(Begun {
+                fold: Fold::begin(start, learned, present),
+                present,
+                last,
+                is_new: true,
+                replaced,
+            })
         }
     }
 }
@@ -202,7 +224,8 @@ fn remove_states_but(dir: &Path, covers_seq: u64) {
     let name = state_name(covers_seq);
     for entry in std::fs::read_dir(checkpoint_folder(dir)).into_iter().flatten().flatten() {
         let found = entry.file_name();
-        let of_state = found.to_str().filter(|of| of.trim_start_matches("tmp-").starts_with(STATE_PREFIX));
+        let of_state =
+            found.to_str().filter(|of| of.trim_start_matches("tmp-").starts_with(STATE_PREFIX));
         if of_state.is_some_and(|of| of != name) {
             // What stays takes room until the next checkpoint.
             let _ = std::fs::remove_file(entry.path());

@@ -49,15 +49,17 @@ pub struct CompactOptions {
     pub trust_clock: bool,
     /// Whether to report only, and change nothing.
     pub dry_run: bool,
-    /// Bytes of raw attempts above which the oldest are dropped, whatever their age. With `trust_clock`, the clock is not
-    /// checked, but what the last snapshot says counts instead of a clock that contradicts it.
+    /// Bytes of raw attempts above which the oldest are dropped, whatever their age. With
+    /// `trust_clock`, the clock is not checked, but what the last snapshot says counts instead of a
+    /// clock that contradicts it.
     pub keep_bytes: Option<u64>,
     /// Size that segments are merged up to, in bytes; 64 MiB by default.
     pub segment_bytes: Option<u64>,
-    /// Whether to pack attempts into columns, which take a fraction of the space; by default it does. Otherwise only
-    /// segments that are packed already stay so.
+    /// Whether to pack attempts into columns, which take a fraction of the space; by default it
+    /// does. Otherwise only segments that are packed already stay so.
     pub pack: bool,
-    /// Throttle. With one, the compaction uses one thread, rests when the throttle requires it, and stops on request.
+    /// Throttle. With one, the compaction uses one thread, rests when the throttle requires it, and
+    /// stops on request.
     pub throttle: Option<Arc<Throttle>>,
 }
 
@@ -99,20 +101,24 @@ pub struct CompactReport {
     pub bytes: (u64, u64),
     /// Bytes of the newest snapshot; 0 if none was taken, because no attempt had to go.
     pub snapshot_bytes: u64,
-    /// Decayed weight of all evidence, in the fold and in the snapshot. Compaction does not change it.
+    /// Decayed weight of all evidence, in the fold and in the snapshot. Compaction does not change
+    /// it.
     pub weight: (f64, f64),
-    /// Whether a crawler has the directory open. Then the segment that it is writing was not compacted.
+    /// Whether a crawler has the directory open. Then the segment that it is writing was not
+    /// compacted.
     pub writer_active: bool,
 }
 
-/// Drops raw attempts that are too old or forgotten, after it has taken the snapshots that keep their effect, and merges
-/// small segments. It adds no snapshot if no attempt has to go. Works alongside a running crawler, whose last segment it
-/// does not touch. `selector` is as for [`snapshot`](super::snapshot).
+/// Drops raw attempts that are too old or forgotten, after it has taken the snapshots that keep
+/// their effect, and merges small segments. It adds no snapshot if no attempt has to go. Works
+/// alongside a running crawler, whose last segment it does not touch. `selector` is as for
+/// [`snapshot`](super::snapshot).
 ///
 /// # Errors
-/// [`JournalError::ClockJump`], [`JournalError::ClockBehind`] and [`JournalError::ClockAhead`] when the clock is probably
-/// wrong; [`LogError::Stopped`] when the throttle was stopped; otherwise as [`snapshot`](super::snapshot). Killed, stopped
-/// or failed at any step, it leaves a journal that opens and has lost nothing.
+/// [`JournalError::ClockJump`], [`JournalError::ClockBehind`] and [`JournalError::ClockAhead`] when
+/// the clock is probably wrong; [`LogError::Stopped`] when the throttle was stopped; otherwise as
+/// [`snapshot`](super::snapshot). Killed, stopped or failed at any step, it leaves a journal that
+/// opens and has lost nothing.
 pub fn compact(
     dir: &Path,
     selector: &Selector,
@@ -140,7 +146,9 @@ pub fn compact(
     let drops = expires || has_tombstones(dir, options)?;
     let mut at_seal = None;
     if writer_active && sealed_seq > fold.covers_seq && drops {
-        fold.advance(dir, selector.learned(), sealed_seq, now, &mut |progress| on_progress(Phase::Folding, progress))?;
+        fold.advance(dir, selector.learned(), sealed_seq, now, &mut |progress| {
+            on_progress(Phase::Folding, progress)
+        })?;
         at_seal = Some(fold.encoded(selector.learned(), selector.priors(), now));
     }
     fold.advance(dir, selector.learned(), fetchwise_log::durable_seq(dir)?, now, &mut |done| {
@@ -152,7 +160,8 @@ pub fn compact(
     }
     if !writer_active && !options.dry_run {
         begin_segment(dir)?;
-        // Opening the journal has rewritten what an earlier writer had not synced before it died. That is on disk now.
+        // Opening the journal has rewritten what an earlier writer had not synced before it died.
+        // That is on disk now.
         fold.advance(dir, selector.learned(), fetchwise_log::durable_seq(dir)?, now, &mut |_| {})?;
     }
     if fold.covers_seq == 0 {
@@ -162,7 +171,8 @@ pub fn compact(
     drop(fold);
     let mut report = CompactReport { cutoff, writer_active, ..CompactReport::default() };
     report.weight = (at_end.contents.weight(), at_end.contents.weight());
-    // Where no attempt goes, snapshots are renewed and none is added: it would take more room than the compaction makes.
+    // Where no attempt goes, snapshots are renewed and none is added: it would take more room than
+    // the compaction makes.
     let drops_to = if writer_active { sealed_seq } else { at_end.contents.covers_seq };
     let floor_seq = covered.floor_seq(drops.then_some(drops_to));
     if !options.dry_run && (drops || covered.previous > 0) {
@@ -184,8 +194,8 @@ pub fn compact(
     Ok(done)
 }
 
-/// Brings the checkpoint, if there is one, behind the records that may go from now on: it could not go on from an earlier
-/// one.
+/// Brings the checkpoint, if there is one, behind the records that may go from now on: it could not
+/// go on from an earlier one.
 fn advance_checkpoint(
     dir: &Path,
     selector: &Selector,
@@ -217,8 +227,8 @@ impl CompactOptions {
     }
 }
 
-/// Writes the snapshots until both hold every record up to `floor_seq`, and the newest one records the cutoff. Returns
-/// the size of the newest one.
+/// Writes the snapshots until both hold every record up to `floor_seq`, and the newest one records
+/// the cutoff. Returns the size of the newest one.
 fn write_both(
     maintenance: &Maintenance,
     at_seal: Option<EncodedSnapshot>,
@@ -249,11 +259,13 @@ struct SnapshotCoverage {
 impl SnapshotCoverage {
     fn now(dir: &Path, start: &FoldStart) -> Result<Self, JournalError> {
         let current = start.contents.as_ref().map_or(0, |contents| contents.covers_seq);
-        let previous = fetchwise_log::load_previous_snapshot(dir)?.map_or(0, |found| found.meta().covers_seq);
+        let previous =
+            fetchwise_log::load_previous_snapshot(dir)?.map_or(0, |found| found.meta().covers_seq);
         Ok(Self { current, previous })
     }
 
-    /// Returns the last record that both have to hold, with the last one in whose range attempts are dropped.
+    /// Returns the last record that both have to hold, with the last one in whose range attempts
+    /// are dropped.
     fn floor_seq(self, drops_to: Option<u64>) -> u64 {
         drops_to.unwrap_or(if self.previous > 0 { self.current } else { 0 })
     }
@@ -270,7 +282,8 @@ fn sealed_seq(dir: &Path) -> Result<u64, JournalError> {
     Ok(reader.segments().last().map_or(0, |last| last.first_seq.saturating_sub(1)))
 }
 
-/// Begins a segment, so that the one before it can be compacted. Does nothing if a crawler came first.
+/// Begins a segment, so that the one before it can be compacted. Does nothing if a crawler came
+/// first.
 fn begin_segment(dir: &Path) -> Result<(), JournalError> {
     let options = JournalOptions::default().begin_segment().check(OpenCheck::Tail);
     match Journal::open(dir, options) {
@@ -281,10 +294,18 @@ fn begin_segment(dir: &Path) -> Result<(), JournalError> {
 }
 
 /// Returns the time from which on attempts are kept.
-fn cutoff(dir: &Path, floor_seq: u64, options: &CompactOptions, now: Timestamp) -> Result<Timestamp, JournalError> {
-    let by_age = Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(options.retain.as_millis() as u64));
+fn cutoff(
+    dir: &Path,
+    floor_seq: u64,
+    options: &CompactOptions,
+    now: Timestamp,
+) -> Result<Timestamp, JournalError> {
+    let by_age = Timestamp::from_millis(
+        now.as_millis().saturating_sub_unsigned(options.retain.as_millis() as u64),
+    );
     let Some(keep) = options.keep_bytes else { return Ok(by_age) };
-    let by_room = disk_usage::cutoff(dir, floor_seq, keep, options.pack, options.throttle.as_deref())?;
+    let by_room =
+        disk_usage::cutoff(dir, floor_seq, keep, options.pack, options.throttle.as_deref())?;
     Ok(by_room.map_or(by_age, |by_room| by_room.max(by_age)))
 }
 
@@ -292,7 +313,8 @@ fn cutoff(dir: &Path, floor_seq: u64, options: &CompactOptions, now: Timestamp) 
 fn has_attempts_before(dir: &Path, cutoff: Timestamp) -> Result<bool, JournalError> {
     let until = Timestamp::from_millis(cutoff.as_millis().saturating_sub(1));
     let query = AttemptQuery { until: Some(until), ..AttemptQuery::default() };
-    let found = attempts(dir, &query, Order::OldestFirst, Some(1), |_, _| ControlFlow::Continue(()))?;
+    let found =
+        attempts(dir, &query, Order::OldestFirst, Some(1), |_, _| ControlFlow::Continue(()))?;
     Ok(found.shown > 0)
 }
 
@@ -300,7 +322,8 @@ fn has_attempts_before(dir: &Path, cutoff: Timestamp) -> Result<bool, JournalErr
 fn has_tombstones(dir: &Path, options: &CompactOptions) -> Result<bool, JournalError> {
     let mut found = false;
     pass(dir, |seq, record| {
-        found |= record.kind == schema::kind::TOMBSTONE || seq.is_multiple_of(256) && options.is_stopped();
+        found |= record.kind == schema::kind::TOMBSTONE
+            || seq.is_multiple_of(256) && options.is_stopped();
         Ok(())
     })?;
     Ok(found)
@@ -312,7 +335,8 @@ struct DropRules {
     cutoff: Timestamp,
     /// Tombstones that both snapshots include.
     done: TombstoneSet,
-    /// Tombstones that one snapshot lacks. What they cover still has to be retracted from that snapshot.
+    /// Tombstones that one snapshot lacks. What they cover still has to be retracted from that
+    /// snapshot.
     pending: TombstoneSet,
     attempts: u64,
 }
@@ -361,13 +385,16 @@ impl DropRules {
         }
         match record.kind {
             schema::kind::ATTEMPT => {
-                let Ok(Some(attempt)) = schema::attempt(record.kind, record.schema, record.payload) else {
+                let Ok(Some(attempt)) = schema::attempt(record.kind, record.schema, record.payload)
+                else {
                     return DropDecision::Keep;
                 };
                 let by = |all: &TombstoneSet| all.covers_attempt(seq, &attempt);
                 match (by(&self.done), by(&self.pending)) {
                     (true, _) => DropDecision::DropAttempt { forgotten: true },
-                    (false, false) if attempt.at() < self.cutoff => DropDecision::DropAttempt { forgotten: false },
+                    (false, false) if attempt.at() < self.cutoff => {
+                        DropDecision::DropAttempt { forgotten: false }
+                    }
                     _ => DropDecision::Keep,
                 }
             }
@@ -378,15 +405,22 @@ impl DropRules {
             | schema::kind::PACE
             | schema::kind::FETCHER => DropDecision::Drop,
             // Earlier compactions dropped everything that an old tombstone covers.
-            schema::kind::TOMBSTONE => match schema::decode(record.kind, record.schema, record.payload) {
-                Ok(Entry::Tombstone(tombstone)) if tombstone.at < self.cutoff => DropDecision::Drop,
-                _ => DropDecision::Keep,
-            },
-            // The snapshots hold its effect. It stays as long as attempts are kept, so that a query can show it.
-            schema::kind::RELEASE => match schema::decode(record.kind, record.schema, record.payload) {
-                Ok(Entry::Release(release)) if release.at < self.cutoff => DropDecision::Drop,
-                _ => DropDecision::Keep,
-            },
+            schema::kind::TOMBSTONE => {
+                match schema::decode(record.kind, record.schema, record.payload) {
+                    Ok(Entry::Tombstone(tombstone)) if tombstone.at < self.cutoff => {
+                        DropDecision::Drop
+                    }
+                    _ => DropDecision::Keep,
+                }
+            }
+            // The snapshots hold its effect. It stays as long as attempts are kept, so that a query
+            // can show it.
+            schema::kind::RELEASE => {
+                match schema::decode(record.kind, record.schema, record.payload) {
+                    Ok(Entry::Release(release)) if release.at < self.cutoff => DropDecision::Drop,
+                    _ => DropDecision::Keep,
+                }
+            }
             _ => DropDecision::Keep,
         }
     }
@@ -404,14 +438,16 @@ impl DropRules {
         log_options.max_jump = None;
         log_options.throttle.clone_from(&options.throttle);
         if let Some(bytes) = options.segment_bytes {
-            (log_options.segment_bytes, log_options.small_bytes) = (bytes, log_options.small_bytes.min(bytes / 4));
+            (log_options.segment_bytes, log_options.small_bytes) =
+                (bytes, log_options.small_bytes.min(bytes / 4));
         }
         log_options.blocks = Some(&schema::BLOCKS);
         log_options.pack = options.pack;
         log_options.dry_run = options.dry_run;
         log_options.suppose_covered = self.floor_seq;
         log_options.suppose_sealed = !report.writer_active;
-        // Each record passes once to be counted. Records of a segment that is rewritten pass a second time.
+        // Each record passes once to be counted. Records of a segment that is rewritten pass a
+        // second time.
         let (mut counted, mut dropped) = (0, 0);
         let mut keep = |seq: u64, record: RecordRef<'_>| {
             let decision = self.decide(seq, &record);
@@ -424,8 +460,9 @@ impl DropRules {
             }
             matches!(decision, DropDecision::Keep)
         };
-        let done =
-            maintenance.compact(&log_options, &mut keep, &mut |progress| on_progress(Phase::Compacting, progress))?;
+        let done = maintenance.compact(&log_options, &mut keep, &mut |progress| {
+            on_progress(Phase::Compacting, progress)
+        })?;
         Ok(CompactReport {
             attempts: (self.attempts, self.attempts - dropped),
             segments: done.segments,

@@ -19,8 +19,8 @@ use crate::journal::schema;
 use fetchwise_types::time::Timestamp;
 
 const MINUTE_MS: i64 = 60_000;
-/// Factor by which packing is assumed to make attempts smaller, as long as none are packed. Most logs get five times
-/// smaller.
+/// Factor by which packing is assumed to make attempts smaller, as long as none are packed. Most
+/// logs get five times smaller.
 const FIRST_FACTOR: f64 = 2.0;
 
 /// Disk usage of the log, in bytes.
@@ -36,7 +36,8 @@ pub struct DiskUsage {
 }
 
 impl DiskUsage {
-    /// Measures the files in `dir`. Space that is allocated ahead counts. Cost: one metadata read per file.
+    /// Measures the files in `dir`. Space that is allocated ahead counts. Cost: one metadata read
+    /// per file.
     ///
     /// # Errors
     /// I/O errors. A file that disappears meanwhile is not an error.
@@ -48,7 +49,8 @@ impl DiskUsage {
             let Ok(meta) = entry.metadata() else { continue };
             let is_segment = name.ends_with(".fwl");
             let is_snapshot = name.ends_with(".fws");
-            let is_other = matches!(&*name, "SEGMENTS" | "SNAPSHOT" | "RESERVE") || name.starts_with("tmp-");
+            let is_other =
+                matches!(&*name, "SEGMENTS" | "SNAPSHOT" | "RESERVE") || name.starts_with("tmp-");
             if !meta.is_file() || !(is_segment || is_snapshot || is_other) {
                 continue;
             }
@@ -68,9 +70,9 @@ impl DiskUsage {
     }
 }
 
-/// Returns the time from which on attempts have to be kept, so that those up to `floor_seq` take at most `keep` bytes of
-/// files after a compaction that packs them or not. Returns `None` if they already do. Cost: one or two passes over the
-/// log.
+/// Returns the time from which on attempts have to be kept, so that those up to `floor_seq` take at
+/// most `keep` bytes of files after a compaction that packs them or not. Returns `None` if they
+/// already do. Cost: one or two passes over the log.
 pub(super) fn cutoff(
     dir: &Path,
     floor_seq: u64,
@@ -80,7 +82,9 @@ pub(super) fn cutoff(
 ) -> Result<Option<Timestamp>, JournalError> {
     let segments = PackedSegments::find(dir, floor_seq)?;
     let mut packed = segments.clone();
-    let minutes = sums(dir, floor_seq, throttle, &mut packed, &|at| Some(at.as_millis().div_euclid(MINUTE_MS)))?;
+    let minutes = sums(dir, floor_seq, throttle, &mut packed, &|at| {
+        Some(at.as_millis().div_euclid(MINUTE_MS))
+    })?;
     let factor = packed.factor();
     let on_disk = |sums: BTreeMap<i64, AttemptBytes>| -> BTreeMap<i64, u64> {
         sums.into_iter().map(|(at, bytes)| (at, bytes.on_disk(factor, packs))).collect()
@@ -101,10 +105,14 @@ struct AttemptBytes {
 }
 
 impl AttemptBytes {
-    /// Returns how many bytes of files they take after a compaction. `factor` is how much smaller packing makes them;
-    /// `None` if that is not known.
+    /// Returns how many bytes of files they take after a compaction. `factor` is how much smaller
+    /// packing makes them; `None` if that is not known.
     fn on_disk(self, factor: Option<f64>, packs: bool) -> u64 {
-        let others = if packs { self.others as f64 / factor.unwrap_or(FIRST_FACTOR) } else { self.others as f64 };
+        let others = if packs {
+            self.others as f64 / factor.unwrap_or(FIRST_FACTOR)
+        } else {
+            self.others as f64
+        };
         (self.packed as f64 / factor.unwrap_or(1.0) + others) as u64
     }
 }
@@ -123,7 +131,8 @@ impl PackedSegments {
     fn find(dir: &Path, floor_seq: u64) -> Result<Self, JournalError> {
         let mut found = Self::default();
         for segment in open(dir)?.segments().filter(|segment| segment.packed && segment.rewritten) {
-            if let Some(next) = segment.next_seq.filter(|next| *next <= floor_seq.saturating_add(1)) {
+            if let Some(next) = segment.next_seq.filter(|next| *next <= floor_seq.saturating_add(1))
+            {
                 found.ranges.push_back(segment.first_seq..next);
                 found.file_bytes += segment.bytes;
             }
@@ -149,7 +158,8 @@ impl PackedSegments {
     }
 }
 
-/// Sums up the bytes of attempts by the value of `of` for their time, and counts all records in `packed`.
+/// Sums up the bytes of attempts by the value of `of` for their time, and counts all records in
+/// `packed`.
 fn sums(
     dir: &Path,
     floor_seq: u64,
@@ -159,7 +169,9 @@ fn sums(
 ) -> Result<BTreeMap<i64, AttemptBytes>, JournalError> {
     let mut sums = BTreeMap::<i64, AttemptBytes>::new();
     pass(dir, |seq, record| {
-        if seq > floor_seq || seq.is_multiple_of(256) && throttle.is_some_and(|throttle| !throttle.checkpoint()) {
+        if seq > floor_seq
+            || seq.is_multiple_of(256) && throttle.is_some_and(|throttle| !throttle.checkpoint())
+        {
             return Ok(());
         }
         let is_packed = packed.add(seq, record.stored_len());
@@ -191,7 +203,8 @@ mod tests {
 
     #[test]
     fn attempts_count_as_the_bytes_of_files_that_they_will_take() {
-        let mut packed = PackedSegments { ranges: [1..10, 20..30].into(), file_bytes: 100, record_bytes: 0 };
+        let mut packed =
+            PackedSegments { ranges: [1..10, 20..30].into(), file_bytes: 100, record_bytes: 0 };
         assert_eq!(packed.factor(), None, "nothing is known yet");
         let is_in = [3, 9, 10, 19, 20, 29, 30].map(|seq| packed.add(seq, 100));
         assert_eq!(is_in, [true, true, false, false, true, true, false]);
@@ -201,7 +214,8 @@ mod tests {
         let first = AttemptBytes { packed: 0, others: 1000 };
         assert_eq!((first.on_disk(None, true), first.on_disk(None, false)), (500, 1000));
         // A header takes more than its few records.
-        let small = PackedSegments { file_bytes: 5000, record_bytes: 10, ..PackedSegments::default() };
+        let small =
+            PackedSegments { file_bytes: 5000, record_bytes: 10, ..PackedSegments::default() };
         assert_eq!(small.factor(), Some(1.0));
     }
 

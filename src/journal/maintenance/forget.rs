@@ -40,12 +40,16 @@ impl ForgetReport {
     }
 }
 
-/// Forgets a domain or a link: its evidence at once, its raw attempts at the next compaction. Writes nothing if nothing
-/// is known of it.
+/// Forgets a domain or a link: its evidence at once, its raw attempts at the next compaction.
+/// Writes nothing if nothing is known of it.
 ///
 /// # Errors
 /// Locked by a crawler, damaged, or an I/O error.
-pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<ForgetReport, JournalError> {
+pub fn forget(
+    dir: &Path,
+    target: TombstoneTarget,
+    now: Timestamp,
+) -> Result<ForgetReport, JournalError> {
     let (journal, _) = Journal::open(dir, JournalOptions::default().check(OpenCheck::Tail))?;
     let forgot = would_forget(dir, &target)?;
     if !forgot.is_nothing() {
@@ -55,9 +59,9 @@ pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<For
     Ok(forgot)
 }
 
-/// Forgets a domain or a link while `selector` crawls and records to `journal`: in the log as [`forget`] does, and in
-/// memory. `append` passes the tombstone to the journal; it is not called if nothing is known of the target. Reads the
-/// whole log.
+/// Forgets a domain or a link while `selector` crawls and records to `journal`: in the log as
+/// [`forget`] does, and in memory. `append` passes the tombstone to the journal; it is not called
+/// if nothing is known of the target. Reads the whole log.
 ///
 /// # Errors
 /// Damaged, or an I/O error.
@@ -68,7 +72,8 @@ pub fn forget_live(
     at: Timestamp,
     append: &mut dyn FnMut(&Tombstone) -> Result<(), JournalError>,
 ) -> Result<ForgetReport, JournalError> {
-    // Attempts that were accepted a moment ago count too. What the journal cannot write is not there to be counted.
+    // Attempts that were accepted a moment ago count too. What the journal cannot write is not
+    // there to be counted.
     let _ = journal.settled().wait();
     let mut links = HashSet::new();
     let forgot = would_forget_links(journal.dir(), target, &mut |link| {
@@ -88,8 +93,8 @@ pub fn forget_live(
     Ok(forgot)
 }
 
-/// Returns what a tombstone for a domain or a link would forget, for a caller that has the journal open and writes the
-/// tombstone itself. Reads the whole log, alongside its writer.
+/// Returns what a tombstone for a domain or a link would forget, for a caller that has the journal
+/// open and writes the tombstone itself. Reads the whole log, alongside its writer.
 ///
 /// # Errors
 /// Damaged, or an I/O error.
@@ -97,8 +102,9 @@ pub fn would_forget(dir: &Path, target: &TombstoneTarget) -> Result<ForgetReport
     would_forget_links(dir, target, &mut |_| {})
 }
 
-/// Returns the same as [`would_forget`], and calls `link` with the name of each link whose state would go. A name may
-/// repeat. The callback is needed because a link's name need not contain its domain.
+/// Returns the same as [`would_forget`], and calls `link` with the name of each link whose state
+/// would go. A name may repeat. The callback is needed because a link's name need not contain its
+/// domain.
 ///
 /// # Errors
 /// As [`would_forget`].
@@ -126,7 +132,11 @@ pub fn would_forget_links(
     if let Some(contents) = FoldStart::newest(dir)?.whole()? {
         match target {
             TombstoneTarget::Domain(domain) => {
-                contents.links.iter().filter(|of| of.domain == *domain).for_each(|of| link(&of.link));
+                contents
+                    .links
+                    .iter()
+                    .filter(|of| of.domain == *domain)
+                    .for_each(|of| link(&of.link));
                 forgot.in_snapshot = contents.image.has_domain(domain)
                     || contents.hosts.iter().any(|host| host.domain == *domain)
                     || contents.paces.iter().any(|pace| pace.level == 0 && pace.name == *domain)

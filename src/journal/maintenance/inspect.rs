@@ -15,8 +15,8 @@ use crate::journal::read::{SETTLE, open};
 use crate::journal::recovery_point::{FoldStart, newest_snapshot};
 use fetchwise_types::time::Timestamp;
 
-/// Returns the torn tail that the last writer left, if it died in the middle of a write. It holds no acknowledged
-/// entry. Cost: a pass over the last segment.
+/// Returns the torn tail that the last writer left, if it died in the middle of a write. It holds
+/// no acknowledged entry. Cost: a pass over the last segment.
 ///
 /// # Errors
 /// As [`snapshot`](super::snapshot).
@@ -37,8 +37,8 @@ pub fn torn_tail(dir: &Path) -> Result<Option<TornTail>, JournalError> {
     look()
 }
 
-/// Returns the number of records that the next start has to fold: those after the newest snapshot. Cost: a pass over
-/// the last segment.
+/// Returns the number of records that the next start has to fold: those after the newest snapshot.
+/// Cost: a pass over the last segment.
 ///
 /// # Errors
 /// As [`snapshot`](super::snapshot).
@@ -49,13 +49,16 @@ pub fn unsnapshotted_records(dir: &Path) -> Result<u64, JournalError> {
     let index = reader.segments().len() - 1;
     let newest = match last.next_seq {
         Some(next) => next - 1,
-        None => reader.segment_for_each(index, 0, |_, _| {})?.last_seq.unwrap_or(last.first_seq.saturating_sub(1)),
+        None => reader
+            .segment_for_each(index, 0, |_, _| {})?
+            .last_seq
+            .unwrap_or(last.first_seq.saturating_sub(1)),
     };
     Ok(newest.saturating_sub(covered))
 }
 
-/// Returns the time before which attempts in `dir` may have been compacted away. A snapshot holds their effect. Returns
-/// `None` if the log has not been compacted.
+/// Returns the time before which attempts in `dir` may have been compacted away. A snapshot holds
+/// their effect. Returns `None` if the log has not been compacted.
 ///
 /// # Errors
 /// When no snapshot can be read.

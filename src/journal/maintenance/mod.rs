@@ -1,7 +1,7 @@
 //! Maintenance of a journal: snapshots, checkpoints, compaction, checks, repair and forgetting.
 //!
-//! Snapshots, checkpoints, compaction and checks work alongside a running crawler. Repair and forgetting need exclusive access to
-//! the directory; a crawler forgets by [`forget_live`] itself.
+//! Snapshots, checkpoints, compaction and checks work alongside a running crawler. Repair and
+//! forgetting need exclusive access to the directory; a crawler forgets by [`forget_live`] itself.
 //!
 //! ```
 //! use fetchwise::attempt::Attempt;
@@ -34,9 +34,13 @@ mod snapshot;
 mod unpause;
 mod verify;
 
-pub use background::{BackgroundMaintenance, CompactCause, MaintenanceEvent, MaintenanceOptions, expired_share};
+pub use background::{
+    BackgroundMaintenance, CompactCause, MaintenanceEvent, MaintenanceOptions, expired_share,
+};
 pub use checkpoint::{CheckpointReport, checkpoint};
-pub use compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact};
+pub use compact::{
+    CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact,
+};
 pub use disk_usage::DiskUsage;
 pub use fetchwise_log::{RepairOptions, RepairReport, Throttle, VerifyReport};
 pub use forget::{ForgetReport, forget, forget_live, would_forget, would_forget_links};

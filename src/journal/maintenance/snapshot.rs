@@ -48,18 +48,20 @@ pub struct SnapshotReport {
 pub struct SnapshotOptions {
     /// Whether to trust a clock that contradicts the log's own times.
     pub trust_clock: bool,
-    /// The last record that the snapshot must cover, such as `Journal::durable_seq` after a flush. Waits up to five
-    /// seconds for a live writer to prove that it is on disk. With 0, the snapshot covers what is proven by now.
+    /// The last record that the snapshot must cover, such as `Journal::durable_seq` after a flush.
+    /// Waits up to five seconds for a live writer to prove that it is on disk. With 0, the snapshot
+    /// covers what is proven by now.
     pub await_seq: u64,
 }
 
-/// Takes a snapshot of the journal in `dir`, so that the next start reads it and only the records after it. `selector`
-/// is a new one with the half-life and priors to use. If it has a limit on keys, those beyond it are on disk meanwhile, in
-/// a folder of `dir`. Does nothing if there is no record after the newest snapshot.
+/// Takes a snapshot of the journal in `dir`, so that the next start reads it and only the records
+/// after it. `selector` is a new one with the half-life and priors to use. If it has a limit on
+/// keys, those beyond it are on disk meanwhile, in a folder of `dir`. Does nothing if there is no
+/// record after the newest snapshot.
 ///
 /// # Errors
-/// [`JournalError::is_refusal`] when the journal is damaged, when another maintenance command runs, or when the clock
-/// contradicts the log's own times. Also I/O errors.
+/// [`JournalError::is_refusal`] when the journal is damaged, when another maintenance command runs,
+/// or when the clock contradicts the log's own times. Also I/O errors.
 pub fn snapshot(
     dir: &Path,
     selector: &Selector,
@@ -91,13 +93,17 @@ pub fn snapshot_with(
     if options.await_seq > 0 {
         maintenance.await_durable(options.await_seq)?;
     }
-    // Without a number to wait for, the next snapshot covers records that a live writer has not synced yet.
+    // Without a number to wait for, the next snapshot covers records that a live writer has not
+    // synced yet.
     let upto = fetchwise_log::durable_seq(dir)?;
-    fold.advance(dir, selector.learned(), upto, present, &mut |progress| on_progress(Phase::Folding, progress))?;
+    fold.advance(dir, selector.learned(), upto, present, &mut |progress| {
+        on_progress(Phase::Folding, progress)
+    })?;
     let encoded = fold.encoded(selector.learned(), selector.priors(), present);
     let meta = encoded.contents.meta();
-    let is_same =
-        known.is_some_and(|known| known.covers_seq == meta.covers_seq && known.config_hash == meta.config_hash);
+    let is_same = known.is_some_and(|known| {
+        known.covers_seq == meta.covers_seq && known.config_hash == meta.config_hash
+    });
     if fold.covers_seq == 0 || is_same {
         return Ok(taken(&encoded.contents, fold.replayed.entries));
     }
@@ -105,7 +111,11 @@ pub fn snapshot_with(
         check_own_times(dir, fold.latest, last, now)?;
     }
     let (file, bytes) = write(&maintenance, &encoded)?;
-    Ok(SnapshotReport { file: Some(file), bytes, ..taken(&encoded.contents, fold.replayed.entries) })
+    Ok(SnapshotReport {
+        file: Some(file),
+        bytes,
+        ..taken(&encoded.contents, fold.replayed.entries)
+    })
 }
 
 fn taken(contents: &SnapshotContents, records: u64) -> SnapshotReport {
@@ -122,13 +132,21 @@ fn taken(contents: &SnapshotContents, records: u64) -> SnapshotReport {
 }
 
 /// Writes a snapshot and returns the file and its length.
-pub(super) fn write(maintenance: &Maintenance, snapshot: &EncodedSnapshot) -> Result<(PathBuf, u64), JournalError> {
+pub(super) fn write(
+    maintenance: &Maintenance,
+    snapshot: &EncodedSnapshot,
+) -> Result<(PathBuf, u64), JournalError> {
     let EncodedSnapshot { contents, groups, is_finite, is_whole } = snapshot;
     if !is_whole {
-        return Err(LogError::Invalid("cannot take a snapshot: evicted evidence could not be read".into()).into());
+        return Err(LogError::Invalid(
+            "cannot take a snapshot: evicted evidence could not be read".into(),
+        )
+        .into());
     }
     if !is_finite {
-        return Err(LogError::Invalid("cannot take a snapshot: its weights are not finite".into()).into());
+        return Err(
+            LogError::Invalid("cannot take a snapshot: its weights are not finite".into()).into()
+        );
     }
     let encoded = contents.encode();
     let mut all = sections(&encoded);

@@ -18,12 +18,14 @@ use crate::journal::write::{Journal, JournalOptions};
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
-/// Ends the pause of a host or a link in the journal in `dir`, for every crawler that begins later. `selector` is a new
-/// one with the settings to use; if it has a pace, the hold of the host's pace ends as well. Returns the time at which
-/// the pause would have ended. Returns `None`, and writes nothing, if there was no pause.
+/// Ends the pause of a host or a link in the journal in `dir`, for every crawler that begins later.
+/// `selector` is a new one with the settings to use; if it has a pace, the hold of the host's pace
+/// ends as well. Returns the time at which the pause would have ended. Returns `None`, and writes
+/// nothing, if there was no pause.
 ///
 /// # Errors
-/// Locked by a crawler (which can [do it itself](Selector::unpause_host)), damaged, or an I/O error.
+/// Locked by a crawler (which can [do it itself](Selector::unpause_host)), damaged, or an I/O
+/// error.
 pub fn unpause(
     dir: &Path,
     mut selector: Selector,

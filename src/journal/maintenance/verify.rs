@@ -1,7 +1,7 @@
 //! Verification and repair of a journal.
 //!
-//! Owns: what is verified besides checksums: that every record can be read, and that the newest snapshot equals a fold
-//! of its records.
+//! Owns: what is verified besides checksums: that every record can be read, and that the newest
+//! snapshot equals a fold of its records.
 //!
 //! Invariants: verification changes nothing.
 //!
@@ -64,14 +64,16 @@ impl VerificationReport {
     }
 }
 
-/// Verifies the journal in `dir`: every checksum, link and number; that every record can be read; that the newest
-/// snapshot equals a fold of its records, to 1e-9. Only reads, and takes no lock.
+/// Verifies the journal in `dir`: every checksum, link and number; that every record can be read;
+/// that the newest snapshot equals a fold of its records, to 1e-9. Only reads, and takes no lock.
 ///
 /// # Errors
-/// [`JournalError::Record`] for a record whose bytes are intact but mean nothing; newer formats; I/O errors. Damage is
-/// in the report.
+/// [`JournalError::Record`] for a record whose bytes are intact but mean nothing; newer formats;
+/// I/O errors. Damage is in the report.
 pub fn verify(dir: &Path, on_progress: ProgressFn<'_>) -> Result<VerificationReport, JournalError> {
-    let log = fetchwise_log::verify_checked(dir, &check, &mut |progress| on_progress(Phase::Reading, progress))?;
+    let log = fetchwise_log::verify_checked(dir, &check, &mut |progress| {
+        on_progress(Phase::Reading, progress)
+    })?;
     let mut verified = VerificationReport { log, ..VerificationReport::default() };
     if !verified.log.log.damage.is_empty() || !verified.log.snapshot_damage.is_empty() {
         return Ok(verified);
@@ -88,21 +90,30 @@ pub fn verify(dir: &Path, on_progress: ProgressFn<'_>) -> Result<VerificationRep
     Ok(verified)
 }
 
-fn refold(dir: &Path, floor_seq: u64, on_progress: ProgressFn<'_>) -> Result<RefoldReport, JournalError> {
+fn refold(
+    dir: &Path,
+    floor_seq: u64,
+    on_progress: ProgressFn<'_>,
+) -> Result<RefoldReport, JournalError> {
     let Some(stored) = FoldStart::newest(dir)?.whole()? else { return Ok(RefoldReport::NotTried) };
     let Some(decay) = stored.image.decay else { return Ok(RefoldReport::NotTried) };
     let base = match fetchwise_log::load_previous_snapshot(dir)? {
-        Some(found) if found.meta().covers_seq <= stored.covers_seq && check(&found).is_ok() => FoldStart::of(&found)?,
+        Some(found) if found.meta().covers_seq <= stored.covers_seq && check(&found).is_ok() => {
+            FoldStart::of(&found)?
+        }
         _ if floor_seq == 0 => FoldStart::default(),
         _ => return Ok(RefoldReport::NoBase),
     };
     let days = decay.half_life().as_secs_f64() / 86_400.0;
-    let (Ok(decay), Ok(registry)) = (Decay::new(days, decay.landmark()), Registry::new(Vec::new())) else {
+    let (Ok(decay), Ok(registry)) = (Decay::new(days, decay.landmark()), Registry::new(Vec::new()))
+    else {
         return Ok(RefoldReport::NoBase);
     };
     let learned = Learned::new(decay, None, FileSuffixes::default(), false, registry);
     let mut fold = Fold::begin(base, &learned, stored.now);
-    fold.advance(dir, &learned, stored.covers_seq, stored.now, &mut |progress| on_progress(Phase::Folding, progress))?;
+    fold.advance(dir, &learned, stored.covers_seq, stored.now, &mut |progress| {
+        on_progress(Phase::Folding, progress)
+    })?;
     let folded = fold.contents(&learned, &[], stored.now);
     let what = if let Some((key, what)) = stored.image.difference(&folded.image) {
         format!("key {key:016x}: {what}")

@@ -13,14 +13,15 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::codes::{NONE, SchemaError, VERSION, class_code, class_of, hint_code, hint_of, kind};
 use super::records::{
-    ArchivedAttemptV1, ArchivedFetcherV1, ArchivedHostStateV1, ArchivedImportanceV1, ArchivedLinkStateV1,
-    ArchivedPaceV1, ArchivedReleaseV1, ArchivedTombstoneV1, AttemptV1, FetcherV1, HostStateV1, ImportanceV1,
-    LinkStateV1, PaceV1, ReleaseV1, TombstoneV1, access, bytes_of, time_of,
+    ArchivedAttemptV1, ArchivedFetcherV1, ArchivedHostStateV1, ArchivedImportanceV1,
+    ArchivedLinkStateV1, ArchivedPaceV1, ArchivedReleaseV1, ArchivedTombstoneV1, AttemptV1,
+    FetcherV1, HostStateV1, ImportanceV1, LinkStateV1, PaceV1, ReleaseV1, TombstoneV1, access,
+    bytes_of, time_of,
 };
 use crate::backoff::LinkState;
 use crate::journal::entry::{
-    Entry, FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone,
-    TombstoneTarget, domain_of_url,
+    Entry, FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget,
+    Tombstone, TombstoneTarget, domain_of_url,
 };
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::url::site_of;
@@ -63,7 +64,12 @@ pub(crate) fn encode_link(entry: &LinkEntry) -> Result<EncodedRecord, SchemaErro
         risk_level: state.risk_level,
         hint: hint_code(state.hint),
     })?;
-    Ok(EncodedRecord { kind: kind::LINK_STATE, key_hash: key_of_domain(&entry.domain), time: entry.at, payload })
+    Ok(EncodedRecord {
+        kind: kind::LINK_STATE,
+        key_hash: key_of_domain(&entry.domain),
+        time: entry.at,
+        payload,
+    })
 }
 
 /// Encodes a host's pause.
@@ -73,7 +79,8 @@ pub(crate) fn encode_host(
     at: Timestamp,
 ) -> Result<EncodedRecord, SchemaError> {
     let paused_until = paused_until.map(Timestamp::as_millis);
-    let payload = bytes_of(&HostStateV1 { at: at.as_millis(), paused_until, domain: Cow::Borrowed(domain) })?;
+    let payload =
+        bytes_of(&HostStateV1 { at: at.as_millis(), paused_until, domain: Cow::Borrowed(domain) })?;
     Ok(EncodedRecord { kind: kind::HOST_STATE, key_hash: key_of_domain(domain), time: at, payload })
 }
 
@@ -81,7 +88,13 @@ pub(crate) fn encode_host(
 pub(crate) fn encode_pace(entry: &PaceEntry) -> Result<EncodedRecord, SchemaError> {
     let PaceEntry { level, name, state, cause, at } = entry;
     let (name_text, state) = (Cow::Borrowed(name.as_str()), *state);
-    let payload = bytes_of(&PaceV1 { at: at.as_millis(), name: name_text, state, level: *level, cause: *cause })?;
+    let payload = bytes_of(&PaceV1 {
+        at: at.as_millis(),
+        name: name_text,
+        state,
+        level: *level,
+        cause: *cause,
+    })?;
     Ok(EncodedRecord { kind: kind::PACE, key_hash: key_of_domain(name), time: *at, payload })
 }
 
@@ -122,7 +135,8 @@ pub(crate) fn encode_release(release: &Release) -> Result<EncodedRecord, SchemaE
 pub(crate) fn encode_fetcher(entry: &FetcherEntry) -> Result<EncodedRecord, SchemaError> {
     let FetcherEntry { name, class, cost, at } = entry;
     let name = Cow::Borrowed(name.as_str());
-    let payload = bytes_of(&FetcherV1 { at: at.as_millis(), cost: *cost, name, class: class_code(*class) })?;
+    let payload =
+        bytes_of(&FetcherV1 { at: at.as_millis(), cost: *cost, name, class: class_code(*class) })?;
     Ok(EncodedRecord { kind: kind::FETCHER, key_hash: 0, time: *at, payload })
 }
 
@@ -144,7 +158,9 @@ pub(crate) fn encode(entry: &Entry) -> Result<EncodedRecord, SchemaError> {
 /// Decodes a record of any kind.
 pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, SchemaError> {
     Ok(match (kind, schema) {
-        (kind::ATTEMPT, VERSION) => Entry::Attempt(Attempt::try_from(access::<ArchivedAttemptV1<'_>>(payload)?)?),
+        (kind::ATTEMPT, VERSION) => {
+            Entry::Attempt(Attempt::try_from(access::<ArchivedAttemptV1<'_>>(payload)?)?)
+        }
         (kind::LINK_STATE, VERSION) => {
             let v = access::<ArchivedLinkStateV1<'_>>(payload)?;
             let state = LinkState {
@@ -160,7 +176,11 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
         (kind::HOST_STATE, VERSION) => {
             let v = access::<ArchivedHostStateV1<'_>>(payload)?;
             let paused_until = v.paused_until.as_ref().copied().map(time_of);
-            Entry::Host(HostEntry { domain: v.domain.as_str().to_owned(), paused_until, at: time_of(v.at) })
+            Entry::Host(HostEntry {
+                domain: v.domain.as_str().to_owned(),
+                paused_until,
+                at: time_of(v.at),
+            })
         }
         (kind::PACE, VERSION) => {
             let v = access::<ArchivedPaceV1<'_>>(payload)?;
@@ -197,13 +217,19 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
         (kind::FETCHER, VERSION) => {
             let v = access::<ArchivedFetcherV1<'_>>(payload)?;
             let (name, class) = (v.name.as_str().to_owned(), class_of(v.class)?);
-            Entry::Fetcher(FetcherEntry { name, class, cost: v.cost.to_native(), at: time_of(v.at) })
+            Entry::Fetcher(FetcherEntry {
+                name,
+                class,
+                cost: v.cost.to_native(),
+                at: time_of(v.at),
+            })
         }
         _ => return Err(SchemaError::Newer { kind, schema }),
     })
 }
 
-/// Returns the key of a domain. Records with the same key, those of one site, are replayed in order.
+/// Returns the key of a domain. Records with the same key, those of one site, are replayed in
+/// order.
 pub(crate) fn key_of_domain(domain: &str) -> u64 {
     xxh3_64(site_of(domain).as_bytes())
 }
@@ -226,18 +252,21 @@ mod tests {
     /// Returns one entry of each kind, with a different value in every field.
     fn one_of_each() -> Vec<(&'static str, Entry)> {
         let url = url::Url::parse("https://www.example.org/static/docs/a.pdf?page=2").unwrap();
-        let mut full = Attempt::new(&url, "playwright_stealth", T0).unwrap().failed(ErrorKind::BlockedCaptcha);
+        let mut full =
+            Attempt::new(&url, "playwright_stealth", T0).unwrap().failed(ErrorKind::BlockedCaptcha);
         full.id = Uuid::from_u128(0x018f_8e2c_7b5a_7c3d_9e4f_0123_4567_89ab);
         full.link = "article 17".to_owned();
         full.http_status = Some(403);
-        full.response_headers = vec![Header::new("Server", "cloudflare"), Header::new("CF-Ray", "8a1b2c3d4e5f-FRA")];
+        full.response_headers =
+            vec![Header::new("Server", "cloudflare"), Header::new("CF-Ray", "8a1b2c3d4e5f-FRA")];
         full.duration_ms = 1234;
         full.source = Some(Cow::Borrowed("explore"));
         full.propensity = Some(0.02);
         full.hint = Some(Hint::Empty);
         full.try_no = 2;
         full.shadow_fetcher = Some("direct_access".to_owned());
-        full.heuristics.push(Tag { heuristic: Heuristic::flag("status_403"), importance: Some(0.75) });
+        full.heuristics
+            .push(Tag { heuristic: Heuristic::flag("status_403"), importance: Some(0.75) });
         full.rule = Some(Cow::Borrowed("last_ditch"));
         full.confidence = Some(0.25);
         full.arm = Some(Arm::Legacy);
@@ -256,22 +285,60 @@ mod tests {
         let link = "https://www.example.org/a".to_owned();
         let target = TombstoneTarget::Domain("example.org".to_owned());
         let state_of_pace = std::array::from_fn(|n| n as u8);
-        let pace = PaceEntry { level: 1, name: "example.org".to_owned(), state: state_of_pace, cause: 2, at: T0 };
+        let pace = PaceEntry {
+            level: 1,
+            name: "example.org".to_owned(),
+            state: state_of_pace,
+            cause: 2,
+            at: T0,
+        };
         let (kind, value) = ("suffix".to_owned(), Some(".pdf".to_owned()));
         vec![
             ("attempt-full", Entry::Attempt(full)),
             ("attempt-own", Entry::Attempt(own)),
-            ("link", Entry::Link(LinkEntry { link: link.clone(), domain: "example.org".to_owned(), state, at: T0 })),
-            ("host", Entry::Host(HostEntry { domain: "example.org".to_owned(), paused_until: Some(T0), at: T0 })),
-            ("importance", Entry::Importance(ImportanceEntry { kind, value, importance: 0.5, at: T0 })),
+            (
+                "link",
+                Entry::Link(LinkEntry {
+                    link: link.clone(),
+                    domain: "example.org".to_owned(),
+                    state,
+                    at: T0,
+                }),
+            ),
+            (
+                "host",
+                Entry::Host(HostEntry {
+                    domain: "example.org".to_owned(),
+                    paused_until: Some(T0),
+                    at: T0,
+                }),
+            ),
+            (
+                "importance",
+                Entry::Importance(ImportanceEntry { kind, value, importance: 0.5, at: T0 }),
+            ),
             ("tombstone", Entry::Tombstone(Tombstone { target, at: T0 })),
             ("pace", Entry::Pace(pace)),
-            ("tombstone-link", Entry::Tombstone(Tombstone { target: TombstoneTarget::Link(link.clone()), at: T0 })),
-            ("release", Entry::Release(Release { target: ReleaseTarget::Host("example.org".to_owned()), at: T0 })),
+            (
+                "tombstone-link",
+                Entry::Tombstone(Tombstone { target: TombstoneTarget::Link(link.clone()), at: T0 }),
+            ),
+            (
+                "release",
+                Entry::Release(Release {
+                    target: ReleaseTarget::Host("example.org".to_owned()),
+                    at: T0,
+                }),
+            ),
             ("release-link", Entry::Release(Release { target: ReleaseTarget::Link(link), at: T0 })),
             (
                 "fetcher",
-                Entry::Fetcher(FetcherEntry { name: "http".to_owned(), class: Class::Plain, cost: 1.5, at: T0 }),
+                Entry::Fetcher(FetcherEntry {
+                    name: "http".to_owned(),
+                    class: Class::Plain,
+                    cost: 1.5,
+                    at: T0,
+                }),
             ),
         ]
     }
@@ -286,19 +353,26 @@ mod tests {
 
     #[test]
     fn all_attempts_of_a_domain_have_one_key_whatever_tags_an_import_gives() {
-        let attempt = |text: &str| Attempt::new(&url::Url::parse(text).unwrap(), "mine", T0).unwrap();
+        let attempt =
+            |text: &str| Attempt::new(&url::Url::parse(text).unwrap(), "mine", T0).unwrap();
         let key = |attempt: Attempt| encode(&Entry::Attempt(attempt)).key_hash;
         let mut odd = attempt("https://blog.example.org/b");
         for tag in odd.heuristics.iter_mut().filter(|tag| tag.heuristic.kind == "site") {
             tag.heuristic = Heuristic::new("site", "elsewhere.org".to_owned());
         }
         assert_eq!(key(odd), key(attempt("https://blog.example.org/a")));
-        assert_eq!(key(attempt("https://example.org/a")), key(attempt("https://blog.example.org/a")));
-        assert_ne!(key(attempt("https://elsewhere.org/a")), key(attempt("https://blog.example.org/a")));
+        assert_eq!(
+            key(attempt("https://example.org/a")),
+            key(attempt("https://blog.example.org/a"))
+        );
+        assert_ne!(
+            key(attempt("https://elsewhere.org/a")),
+            key(attempt("https://blog.example.org/a"))
+        );
     }
 
-    /// Bytes that a release has written stay readable with the same meaning. `FETCHWISE_BLESS=1` writes missing files
-    /// and never changes an existing one.
+    /// Bytes that a release has written stay readable with the same meaning. `FETCHWISE_BLESS=1`
+    /// writes missing files and never changes an existing one.
     #[test]
     fn golden_records_decode_to_the_same_and_encode_to_the_same_bytes() {
         for (name, entry) in one_of_each() {
@@ -334,20 +408,36 @@ mod tests {
         }
     }
 
-    /// Fails if another crate of the dependency graph has changed the rkyv format, or somebody a released layout.
+    /// Fails if another crate of the dependency graph has changed the rkyv format, or somebody a
+    /// released layout.
     #[test]
     fn the_layout_is_the_released_one() {
-        let released = [0x84, 0x8e, 0xb4, 0xa7, 0x20, 0xbb, 0x72, 0x9a, 0x67, 0x3a, 0x43, 0x9e, 0x55, 0xbc, 0x23, 0x63];
+        let released = [
+            0x84, 0x8e, 0xb4, 0xa7, 0x20, 0xbb, 0x72, 0x9a, 0x67, 0x3a, 0x43, 0x9e, 0x55, 0xbc,
+            0x23, 0x63,
+        ];
         assert_eq!(fingerprint(), released, "{:#04x?}", fingerprint());
     }
 
     #[test]
     fn newer_versions_are_reported_as_newer() {
         let encoded = encode(&one_of_each()[0].1);
-        assert!(matches!(decode(1, 2, &encoded.payload), Err(SchemaError::Newer { kind: 1, schema: 2 })));
-        assert!(matches!(super::super::view::attempt(1, 2, &encoded.payload), Err(SchemaError::Newer { .. })));
-        assert!((2..=8).all(|kind| matches!(decode(kind, 2, &encoded.payload), Err(SchemaError::Newer { .. }))));
-        assert!(matches!(decode(77, 1, &encoded.payload), Err(SchemaError::Newer { kind: 77, .. })));
+        assert!(matches!(
+            decode(1, 2, &encoded.payload),
+            Err(SchemaError::Newer { kind: 1, schema: 2 })
+        ));
+        assert!(matches!(
+            super::super::view::attempt(1, 2, &encoded.payload),
+            Err(SchemaError::Newer { .. })
+        ));
+        assert!((2..=8).all(|kind| matches!(
+            decode(kind, 2, &encoded.payload),
+            Err(SchemaError::Newer { .. })
+        )));
+        assert!(matches!(
+            decode(77, 1, &encoded.payload),
+            Err(SchemaError::Newer { kind: 77, .. })
+        ));
     }
 
     proptest! {

@@ -128,8 +128,14 @@ pub(super) const ARM_CODES: [Arm; 2] = [Arm::Learning, Arm::Legacy];
 pub(super) const HINT_CODES: [Hint; 4] = [Hint::Blocked, Hint::Empty, Hint::Timeout, Hint::Unknown];
 
 /// Classes of fetchers by number, from 1 on. The list only grows.
-pub(super) const CLASS_CODES: [Class; 6] =
-    [Class::Plain, Class::Rendering, Class::Stealth, Class::Archive, Class::Special, Class::Unknown];
+pub(super) const CLASS_CODES: [Class; 6] = [
+    Class::Plain,
+    Class::Rendering,
+    Class::Stealth,
+    Class::Archive,
+    Class::Special,
+    Class::Unknown,
+];
 
 /// Returns the number of a class.
 pub(crate) fn class_code(class: Class) -> u8 {
@@ -167,8 +173,15 @@ pub(super) fn code_of<T: PartialEq>(table: &[T], value: &T) -> u8 {
     table.iter().position(|known| known == value).map_or(OTHER, |index| index as u8 + 1)
 }
 
-pub(super) fn from_code<T: Copy>(table: &[T], code: u8, what: &'static str) -> Result<T, SchemaError> {
-    usize::from(code).checked_sub(1).and_then(|index| table.get(index).copied()).ok_or(SchemaError::Code { what, code })
+pub(super) fn from_code<T: Copy>(
+    table: &[T],
+    code: u8,
+    what: &'static str,
+) -> Result<T, SchemaError> {
+    usize::from(code)
+        .checked_sub(1)
+        .and_then(|index| table.get(index).copied())
+        .ok_or(SchemaError::Code { what, code })
 }
 
 /// Returns the number of a hint.

@@ -2,8 +2,8 @@
 //!
 //! Owns: the cursors into the columns, and the attempt that is being read.
 //!
-//! Invariants: an attempt has the fields that its record would have. A block that cannot be unpacked is refused, and
-//! any bytes are read or refused.
+//! Invariants: an attempt has the fields that its record would have. A block that cannot be
+//! unpacked is refused, and any bytes are read or refused.
 //!
 //! Must not know: what attempts teach.
 
@@ -13,8 +13,8 @@ use fetchwise_log::{OwnedBlock, RecordRef, UnpackError};
 use rkyv::util::AlignedVec;
 
 use super::block::{
-    ArchivedHotV1, ArchivedOutcomeV1, COLUMNS, Column, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS, MAX_VALUE_BYTES,
-    NUMBERS, SHAPE_TABLE, SHAPES, URL_LENS, URLS, WHOLE, host, op, section,
+    ArchivedHotV1, ArchivedOutcomeV1, COLUMNS, Column, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS,
+    MAX_VALUE_BYTES, NUMBERS, SHAPE_TABLE, SHAPES, URL_LENS, URLS, WHOLE, host, op, section,
 };
 use super::codes::{NONE, OTHER, SchemaError, TAG_KINDS, VERSION, from_code, hint_of};
 use super::records::access;
@@ -121,19 +121,24 @@ impl AttemptColumns {
     pub(crate) fn parse(block: OwnedBlock) -> Result<Self, UnpackError> {
         let view = block.as_block();
         if view.schema != VERSION {
-            return Err(UnpackError::Newer(format!("layout {} of a block of attempts", view.schema)));
+            return Err(UnpackError::Newer(format!(
+                "layout {} of a block of attempts",
+                view.schema
+            )));
         }
         let hot = access::<ArchivedHotV1>(view.hot).map_err(|_| UnpackError::Bad)?;
         let (mut columns, mut at) = ([const { 0..0 }; COLUMNS], 0);
         for column in &mut columns {
-            let len = u32::from_le_bytes(Column(view.cold.get(at..).unwrap_or_default()).array()?) as usize;
+            let len = u32::from_le_bytes(Column(view.cold.get(at..).unwrap_or_default()).array()?)
+                as usize;
             *column = at + 4..at + 4 + len;
             at = column.end;
         }
         if at != view.cold.len() {
             return Err(UnpackError::Bad);
         }
-        let column = |column: usize| Column(view.cold.get(columns[column].clone()).unwrap_or_default());
+        let column =
+            |column: usize| Column(view.cold.get(columns[column].clone()).unwrap_or_default());
         let (mut table, mut shapes) = (column(SHAPE_TABLE), Vec::new());
         while !table.0.is_empty() {
             let len = table.len()?;
@@ -156,7 +161,8 @@ impl AttemptColumns {
         };
         let lens = [LITERAL_LENS, NUMBERS, WHOLE].map(|at| columns[at].len());
         let mut whole = hot.whole.iter().map(|place| usize::from(place.to_native())).peekable();
-        let (mut starts, mut keys) = (Vec::with_capacity(view.records), Vec::with_capacity(view.records));
+        let (mut starts, mut keys) =
+            (Vec::with_capacity(view.records), Vec::with_capacity(view.records));
         let mut row = 0;
         for place in 0..view.records {
             if whole.next_if_eq(&place).is_some() {
@@ -169,7 +175,14 @@ impl AttemptColumns {
             starts.push(Start::Row(walk.row(row, &shapes, lens)?));
             row += 1;
         }
-        let rest = [walk.id_times, walk.url_lens, walk.shapes, walk.literal_lens, walk.numbers, walk.whole];
+        let rest = [
+            walk.id_times,
+            walk.url_lens,
+            walk.shapes,
+            walk.literal_lens,
+            walk.numbers,
+            walk.whole,
+        ];
         let is_read = rest.iter().all(|column| column.0.is_empty())
             && [(URLS, walk.url), (LITERALS, walk.literal), (FLOATS, walk.float)]
                 .iter()
@@ -189,7 +202,8 @@ impl AttemptColumns {
     pub(crate) fn reader(&self) -> Result<ColumnsReader<'_>, UnpackError> {
         let view = self.block.as_block();
         let hot = access::<ArchivedHotV1>(view.hot).map_err(|_| UnpackError::Bad)?;
-        let column = |column: usize| view.cold.get(self.columns[column].clone()).unwrap_or_default();
+        let column =
+            |column: usize| view.cold.get(self.columns[column].clone()).unwrap_or_default();
         let text = |column| std::str::from_utf8(column).map_err(|_| UnpackError::Bad);
         Ok(ColumnsReader {
             of: self,
@@ -223,7 +237,12 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn row(&mut self, row: usize, shapes: &[Option<Shape>], lens: [usize; 3]) -> Result<RowStart, UnpackError> {
+    fn row(
+        &mut self,
+        row: usize,
+        shapes: &[Option<Shape>],
+        lens: [usize; 3],
+    ) -> Result<RowStart, UnpackError> {
         let number = self.shapes.len()?;
         let shape = shapes.get(number).and_then(Option::as_ref).ok_or(UnpackError::Bad)?;
         self.id_times.varint()?;
@@ -267,7 +286,8 @@ impl Walk<'_> {
 
 impl Shape {
     fn parse(mut shape: Column<'_>, texts: usize) -> Result<Self, UnpackError> {
-        let mut this = Self { tags: Vec::new(), literals: (0, 0), numbers: (Vec::new(), 0), float_bytes: 0 };
+        let mut this =
+            Self { tags: Vec::new(), literals: (0, 0), numbers: (Vec::new(), 0), float_bytes: 0 };
         this.literals.0 += usize::from(shape.flag()?);
         for _ in 0..2 {
             this.float_bytes += if shape.flag()? { size_of::<f64>() } else { 0 };
@@ -281,7 +301,8 @@ impl Shape {
         for _ in 0..shape.len()? {
             let kind = match shape.byte()? {
                 OTHER => Kind::Other(shape.name()?.to_owned()),
-                code => from_code(&TAG_KINDS, code, "a heuristic's type").map_or(Kind::Unknown(code), Kind::Known),
+                code => from_code(&TAG_KINDS, code, "a heuristic's type")
+                    .map_or(Kind::Unknown(code), Kind::Known),
             };
             this.float_bytes += if shape.flag()? { size_of::<f32>() } else { 0 };
             let value = this.heuristic(&mut shape, texts)?;
@@ -290,7 +311,12 @@ impl Shape {
         Ok(this)
     }
 
-    fn value(&mut self, op: u8, shape: &mut Column<'_>, texts: usize) -> Result<ValueOp, UnpackError> {
+    fn value(
+        &mut self,
+        op: u8,
+        shape: &mut Column<'_>,
+        texts: usize,
+    ) -> Result<ValueOp, UnpackError> {
         match op {
             op::LITERAL => {
                 self.literals.0 += 1;
@@ -383,10 +409,13 @@ pub(crate) struct ColumnAttempt<'r, 'b> {
 }
 
 impl<'b> ColumnsReader<'b> {
-    /// Returns the name of the fetcher of an attempt in columns, `None` for a record that is stored whole.
+    /// Returns the name of the fetcher of an attempt in columns, `None` for a record that is stored
+    /// whole.
     pub(crate) fn fetcher(&self, place: usize) -> Result<Option<&'b str>, UnpackError> {
         match self.of.starts.get(place) {
-            Some(Start::Row(start)) => self.text(self.outcome(start)?.fetcher.to_native()).map(Some),
+            Some(Start::Row(start)) => {
+                self.text(self.outcome(start)?.fetcher.to_native()).map(Some)
+            }
             Some(Start::Whole(_)) => Ok(None),
             None => Err(UnpackError::Bad),
         }
@@ -402,7 +431,8 @@ impl<'b> ColumnsReader<'b> {
             None => Err(UnpackError::Bad.into()),
             Some(Start::Row(start)) => self.row(start, buffer).map(ColumnsRecord::Attempt),
             Some(Start::Whole(at)) => {
-                let record = whole_record(&mut Column(self.whole.get(*at as usize..).unwrap_or_default()))?;
+                let record =
+                    whole_record(&mut Column(self.whole.get(*at as usize..).unwrap_or_default()))?;
                 self.copy.clear();
                 self.copy.extend_from_slice(record.payload);
                 Ok(ColumnsRecord::Whole(RecordRef { payload: &self.copy, ..record }))
@@ -411,7 +441,8 @@ impl<'b> ColumnsReader<'b> {
     }
 
     fn outcome(&self, start: &RowStart) -> Result<&'b ArchivedOutcomeV1, UnpackError> {
-        let number = self.hot.outcome.get(usize::from(start.row)).ok_or(UnpackError::Bad)?.to_native();
+        let number =
+            self.hot.outcome.get(usize::from(start.row)).ok_or(UnpackError::Bad)?.to_native();
         self.hot.outcomes.get(usize::from(number)).ok_or(UnpackError::Bad)
     }
 
@@ -433,7 +464,9 @@ impl<'b> ColumnsReader<'b> {
         // All that could refuse the block comes before what could refuse the record.
         let fetcher = self.text(outcome.fetcher.to_native())?;
         // The record has these texts too.
-        for text in [outcome.error_other, outcome.source_other, outcome.rule_other, outcome.shadow_fetcher] {
+        for text in
+            [outcome.error_other, outcome.source_other, outcome.rule_other, outcome.shadow_fetcher]
+        {
             self.text(text.to_native())?;
         }
         let at = match self.hot.wide_at.get(row) {
@@ -447,7 +480,12 @@ impl<'b> ColumnsReader<'b> {
         self.hot.id.get(row).ok_or(UnpackError::Bad)?;
         let from = start.url as usize;
         let url = self.urls.get(from..from + start.url_len as usize).ok_or(UnpackError::Bad)?;
-        let shape = self.of.shapes.get(usize::from(start.shape)).and_then(Option::as_ref).ok_or(UnpackError::Bad)?;
+        let shape = self
+            .of
+            .shapes
+            .get(usize::from(start.shape))
+            .and_then(Option::as_ref)
+            .ok_or(UnpackError::Bad)?;
         self.values(shape, start, url, buffer)?;
         Ok(ColumnAttempt {
             url,
@@ -468,7 +506,8 @@ impl<'b> ColumnsReader<'b> {
         url: &'b str,
         buffer: &mut RowBuffer<'b>,
     ) -> Result<(), RowError> {
-        let mut literal_lens = Column(self.literal_lens.get(start.literal_len as usize..).unwrap_or_default());
+        let mut literal_lens =
+            Column(self.literal_lens.get(start.literal_len as usize..).unwrap_or_default());
         let mut numbers = Column(self.numbers.get(start.number as usize..).unwrap_or_default());
         let mut literal = start.literal as usize;
         buffer.values.clear();
@@ -493,8 +532,12 @@ impl<'b> ColumnsReader<'b> {
                     let k = buffer.value(k)?;
                     buffer.pair(k, Value::Text(section(url)))
                 }
-                ValueOp::Text(number) => Value::Text(self.texts.get(number).ok_or(UnpackError::Bad)?),
-                ValueOp::NextText => Value::Text(self.texts.get(numbers.len()?).ok_or(UnpackError::Bad)?),
+                ValueOp::Text(number) => {
+                    Value::Text(self.texts.get(number).ok_or(UnpackError::Bad)?)
+                }
+                ValueOp::NextText => {
+                    Value::Text(self.texts.get(numbers.len()?).ok_or(UnpackError::Bad)?)
+                }
             };
             let kind = match &tag.kind {
                 Kind::Known(name) => name,
@@ -504,7 +547,8 @@ impl<'b> ColumnsReader<'b> {
                     ""
                 }
             };
-            self.budget = self.budget.checked_sub(buffer.text(value).len()).ok_or(UnpackError::Bad)?;
+            self.budget =
+                self.budget.checked_sub(buffer.text(value).len()).ok_or(UnpackError::Bad)?;
             buffer.values.push((kind, value));
         }
         // Only now: a later value may still refuse the block.
@@ -529,12 +573,20 @@ impl<'b> RowBuffer<'b> {
     fn end_of(&self, place: usize, len: usize) -> Result<Value<'b>, UnpackError> {
         let bad = UnpackError::Bad;
         match self.value(place)? {
-            Value::Text(text) => {
-                text.len().checked_sub(len).and_then(|from| text.get(from..)).map(Value::Text).ok_or(bad)
-            }
+            Value::Text(text) => text
+                .len()
+                .checked_sub(len)
+                .and_then(|from| text.get(from..))
+                .map(Value::Text)
+                .ok_or(bad),
             Value::Built(from, to) => {
-                let from = to.checked_sub(len).filter(|start| *start >= from).ok_or(UnpackError::Bad)?;
-                if self.built.is_char_boundary(from) { Ok(Value::Built(from, to)) } else { Err(bad) }
+                let from =
+                    to.checked_sub(len).filter(|start| *start >= from).ok_or(UnpackError::Bad)?;
+                if self.built.is_char_boundary(from) {
+                    Ok(Value::Built(from, to))
+                } else {
+                    Err(bad)
+                }
             }
         }
     }

@@ -2,14 +2,15 @@
 //!
 //! Owns: the archived types, and the fingerprint of their layout.
 //!
-//! Invariants: a released layout never changes: a new version is added alongside it with a new number. rkyv's format
-//! features unify over a host's whole dependency graph (one crate that requests `unaligned` changes our layout). So
-//! sizes, alignments and offsets are asserted at compile time, and every segment stores a fingerprint of them.
+//! Invariants: a released layout never changes: a new version is added alongside it with a new
+//! number. rkyv's format features unify over a host's whole dependency graph (one crate that
+//! requests `unaligned` changes our layout). So sizes, alignments and offsets are asserted at
+//! compile time, and every segment stores a fingerprint of them.
 //!
 //! Must not know: keys, files.
 //!
-//! Bytes from a file have passed the log's CRC. They are validated once more here (bytecheck) before they are used, so
-//! that a forged file can only be rejected.
+//! Bytes from a file have passed the log's CRC. They are validated once more here (bytecheck)
+//! before they are used, so that a forged file can only be rejected.
 
 use std::borrow::Cow;
 use std::mem::{align_of, offset_of, size_of};
@@ -22,8 +23,8 @@ use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::codes::{
-    ARM_CODES, ERROR_CODES, NONE, OTHER, RULE_CODES, SOURCE_CODES, SchemaError, TAG_KINDS, code_of, from_code,
-    hint_code, hint_of,
+    ARM_CODES, ERROR_CODES, NONE, OTHER, RULE_CODES, SOURCE_CODES, SchemaError, TAG_KINDS, code_of,
+    from_code, hint_code, hint_of,
 };
 use fetchwise_types::attempt::{Attempt, ErrorType, Tag};
 use fetchwise_types::decision::{Rule, Source};
@@ -179,7 +180,9 @@ impl<'a> From<&'a Attempt> for AttemptV1<'a> {
         };
         let source_code = match &a.source {
             None => NONE,
-            Some(name) => Source::from_name(name).map_or(OTHER, |source| code_of(&SOURCE_CODES, &source)),
+            Some(name) => {
+                Source::from_name(name).map_or(OTHER, |source| code_of(&SOURCE_CODES, &source))
+            }
         };
         let rule_code = match a.rule.as_deref() {
             None => NONE,
@@ -318,7 +321,13 @@ const USUAL_LEN: usize = 512;
 
 pub(super) fn bytes_of<T>(value: &T) -> Result<AlignedVec, SchemaError>
 where
-    T: for<'s> Serialize<rkyv::api::high::HighSerializer<AlignedVec, rkyv::ser::allocator::ArenaHandle<'s>, RkyvError>>,
+    T: for<'s> Serialize<
+        rkyv::api::high::HighSerializer<
+            AlignedVec,
+            rkyv::ser::allocator::ArenaHandle<'s>,
+            RkyvError,
+        >,
+    >,
 {
     bytes_in(value, AlignedVec::with_capacity(USUAL_LEN))
 }
@@ -326,14 +335,21 @@ where
 /// Appends the bytes of `value` to `memory`, which has to be empty.
 pub(super) fn bytes_in<T>(value: &T, memory: AlignedVec) -> Result<AlignedVec, SchemaError>
 where
-    T: for<'s> Serialize<rkyv::api::high::HighSerializer<AlignedVec, rkyv::ser::allocator::ArenaHandle<'s>, RkyvError>>,
+    T: for<'s> Serialize<
+        rkyv::api::high::HighSerializer<
+            AlignedVec,
+            rkyv::ser::allocator::ArenaHandle<'s>,
+            RkyvError,
+        >,
+    >,
 {
     rkyv::api::high::to_bytes_in::<_, RkyvError>(value, memory).map_err(SchemaError::Invalid)
 }
 
 pub(super) fn access<'p, T>(payload: &'p [u8]) -> Result<&'p T, SchemaError>
 where
-    T: Portable + for<'v> rkyv::bytecheck::CheckBytes<rkyv::api::high::HighValidator<'v, RkyvError>>,
+    T: Portable
+        + for<'v> rkyv::bytecheck::CheckBytes<rkyv::api::high::HighValidator<'v, RkyvError>>,
 {
     rkyv::access::<T, RkyvError>(payload).map_err(SchemaError::Invalid)
 }
@@ -374,7 +390,8 @@ layouts! {
     ArchivedFetcherV1: 32, 8, { at: 0, cost: 8, name: 16, class: 24 }
 }
 
-/// Returns the fingerprint of the layout. Every segment stores it, and a reader refuses a segment with another one.
+/// Returns the fingerprint of the layout. Every segment stores it, and a reader refuses a segment
+/// with another one.
 pub(crate) fn fingerprint() -> [u8; 16] {
     xxh3_128(LAYOUTS.as_bytes()).to_le_bytes()
 }

@@ -6,7 +6,9 @@
 
 use uuid::Uuid;
 
-use super::codes::{ERROR_CODES, NONE, OTHER, SchemaError, TAG_KINDS, VERSION, from_code, hint_of, kind};
+use super::codes::{
+    ERROR_CODES, NONE, OTHER, SchemaError, TAG_KINDS, VERSION, from_code, hint_of, kind,
+};
 use super::records::{ArchivedAttemptV1, ArchivedTagV1, access, time_of};
 use crate::evidence::{Observation, ObservedFields};
 use crate::metrics::recorder::outcome_index::{of_kind, outcome_of};
@@ -22,7 +24,11 @@ pub(crate) struct AttemptView<'p> {
 }
 
 /// Returns a view of an attempt without decoding it, or `None` for a record of another kind.
-pub(crate) fn attempt(kind: u16, schema: u16, payload: &[u8]) -> Result<Option<AttemptView<'_>>, SchemaError> {
+pub(crate) fn attempt(
+    kind: u16,
+    schema: u16,
+    payload: &[u8],
+) -> Result<Option<AttemptView<'_>>, SchemaError> {
     let archived = match (kind, schema) {
         (kind::ATTEMPT, VERSION) => access::<ArchivedAttemptV1<'_>>(payload)?,
         (kind::ATTEMPT, _) => return Err(SchemaError::Newer { kind, schema }),
@@ -66,7 +72,8 @@ impl AttemptView<'_> {
         self.archived.fetcher.as_str()
     }
 
-    /// Returns the number of the outcome. An error that this release does not know counts as one of an import.
+    /// Returns the number of the outcome. An error that this release does not know counts as one of
+    /// an import.
     pub(crate) fn outcome(&self) -> usize {
         outcome_number(self.archived.success, self.archived.error)
     }
@@ -80,7 +87,8 @@ impl AttemptView<'_> {
     }
 
     pub(crate) fn domain(&self) -> Option<&str> {
-        let is_domain = |tag: &&ArchivedTagV1<'_>| TAG_KINDS.get(usize::from(tag.kind) - 1) == Some(&"domain");
+        let is_domain =
+            |tag: &&ArchivedTagV1<'_>| TAG_KINDS.get(usize::from(tag.kind) - 1) == Some(&"domain");
         let tag = self.archived.heuristics.iter().filter(|tag| tag.kind != NONE).find(is_domain)?;
         Some(tag.value.as_str())
     }
@@ -89,19 +97,28 @@ impl AttemptView<'_> {
     pub(crate) fn has(&self, heuristic: &Heuristic) -> bool {
         let kind = |tag: &ArchivedTagV1<'_>| match tag.kind {
             OTHER => tag.kind_other.as_str() == heuristic.kind,
-            code => usize::from(code).checked_sub(1).and_then(|index| TAG_KINDS.get(index)) == Some(&&*heuristic.kind),
+            code => {
+                usize::from(code).checked_sub(1).and_then(|index| TAG_KINDS.get(index))
+                    == Some(&&*heuristic.kind)
+            }
         };
-        self.archived.heuristics.iter().any(|tag| tag.value.as_str() == heuristic.value && kind(tag))
+        self.archived
+            .heuristics
+            .iter()
+            .any(|tag| tag.value.as_str() == heuristic.value && kind(tag))
     }
 
     /// Returns the domain of the requested URL, if its redirects led to another one.
     pub(crate) fn redirected_by(&self) -> Option<&str> {
-        let is_of_redirect = |tag: &&ArchivedTagV1<'_>| tag.kind == OTHER && tag.kind_other.as_str() == REDIRECTED_BY;
+        let is_of_redirect = |tag: &&ArchivedTagV1<'_>| {
+            tag.kind == OTHER && tag.kind_other.as_str() == REDIRECTED_BY
+        };
         Some(self.archived.heuristics.iter().find(is_of_redirect)?.value.as_str())
     }
 }
 
-/// Attempt whose time is capped at the current time, because its writer's clock may have been ahead.
+/// Attempt whose time is capped at the current time, because its writer's clock may have been
+/// ahead.
 pub(crate) struct ClampedAttempt<'p>(pub(crate) AttemptView<'p>, pub(crate) Timestamp);
 
 impl Observation for ClampedAttempt<'_> {
@@ -125,7 +142,9 @@ impl Observation for ClampedAttempt<'_> {
             match tag.kind {
                 OTHER => f(tag.kind_other.as_str(), tag.value.as_str()),
                 code => {
-                    if let Some(kind) = usize::from(code).checked_sub(1).and_then(|index| TAG_KINDS.get(index)) {
+                    if let Some(kind) =
+                        usize::from(code).checked_sub(1).and_then(|index| TAG_KINDS.get(index))
+                    {
                         f(kind, tag.value.as_str());
                     }
                 }

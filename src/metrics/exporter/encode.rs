@@ -33,8 +33,12 @@ impl FamilyEncoder<'_> {
         rows: impl IntoIterator<Item = (Values<'v>, f64)>,
     ) -> fmt::Result {
         self.each(family, rows, |encoder, value| match family.kind {
-            Kind::Counter => encoder.encode_counter::<[(&str, &str); 0], _, f64>(&(*value as u64), None),
-            _ if value.fract() == 0.0 && value.abs() < MAX_WHOLE => encoder.encode_gauge(&(*value as i64)),
+            Kind::Counter => {
+                encoder.encode_counter::<[(&str, &str); 0], _, f64>(&(*value as u64), None)
+            }
+            _ if value.fract() == 0.0 && value.abs() < MAX_WHOLE => {
+                encoder.encode_gauge(&(*value as i64))
+            }
             _ => encoder.encode_gauge(value),
         })
     }

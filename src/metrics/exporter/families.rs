@@ -1,7 +1,7 @@
 //! Catalog of the metrics: name, kind, labels and help text of each family.
 //!
-//! Invariants: the collector exports exactly these families. `docs/reference/metrics.md` has the same list, and a test
-//! compares the two.
+//! Invariants: the collector exports exactly these families. `docs/reference/metrics.md` has the
+//! same list, and a test compares the two.
 
 /// Metric family: rows that differ in their labels only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,12 @@ pub enum Kind {
 
 impl Family {
     /// Creates a family of a crawler, for a reference that is generated from such lists.
-    pub const fn new(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Self {
+    pub const fn new(
+        name: &'static str,
+        kind: Kind,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
         Self { name, kind, labels, help }
     }
 
@@ -115,7 +120,10 @@ mod tests {
             assert!(!family.name.ends_with("_total"), "{}: the format appends it", family.name);
             assert!(!family.help.ends_with('.') && !family.help.contains('\n'), "{}", family.help);
             let is_plain = |name: &str| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-            assert!(is_plain(family.name) && family.labels.iter().all(|label| is_plain(label)), "{family:?}");
+            assert!(
+                is_plain(family.name) && family.labels.iter().all(|label| is_plain(label)),
+                "{family:?}"
+            );
         }
     }
 }

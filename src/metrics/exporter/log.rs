@@ -26,8 +26,8 @@ struct Files {
 }
 
 impl Files {
-    /// Measures the directory, in about ten microseconds per segment. Unreadable files are left out; the log itself
-    /// reports what is wrong with it.
+    /// Measures the directory, in about ten microseconds per segment. Unreadable files are left
+    /// out; the log itself reports what is wrong with it.
     fn look(dir: &Path) -> Self {
         let mut files = Self::default();
         let since_1970 = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
@@ -46,7 +46,8 @@ impl Files {
             if name.to_str().is_some_and(|name| name.starts_with("snap-")) {
                 let Ok(meta) = entry.metadata() else { continue };
                 files.snapshot_bytes += meta.len();
-                files.snapshot_at = files.snapshot_at.max(meta.modified().ok().and_then(since_1970));
+                files.snapshot_at =
+                    files.snapshot_at.max(meta.modified().ok().and_then(since_1970));
             }
         }
         files
@@ -71,7 +72,8 @@ pub(super) fn encode(encoder: &mut FamilyEncoder<'_>, journal: &Journal) -> fmt:
     }
     encoder.one(&families::LOG_FAILURES, log.failures as f64)?;
     let files = Files::look(journal.dir());
-    let segments = [(vec!["written"], files.written as f64), (vec!["compacted"], files.rewritten as f64)];
+    let segments =
+        [(vec!["written"], files.written as f64), (vec!["compacted"], files.rewritten as f64)];
     encoder.rows(&families::LOG_SEGMENTS, segments)?;
     encoder.one(&families::LOG_SEGMENT_BYTES, files.segment_bytes as f64)?;
     encoder.one(&families::LOG_SNAPSHOT_BYTES, files.snapshot_bytes as f64)?;

@@ -1,11 +1,11 @@
-//! Prometheus export of the counters: a [`Collector`] that a crawler registers in its own registry of
-//! `prometheus-client`.
+//! Prometheus export of the counters: a [`Collector`] that a crawler registers in its own registry
+//! of `prometheus-client`.
 //!
 //! The selector and its visits add to atomic counters. Everything else is computed at each scrape.
 //! `docs/reference/metrics.md` explains what each metric is good for.
 //!
-//! Invariants: the number of rows is bounded, whatever hosts, vendors and importers supply, and no row names a domain.
-//! Text from outside appears in label values only.
+//! Invariants: the number of rows is bounded, whatever hosts, vendors and importers supply, and no
+//! row names a domain. Text from outside appears in label values only.
 //!
 //! Must not know: decisions.
 //!
@@ -73,8 +73,8 @@ impl Metrics {
         }
     }
 
-    /// Adds the metrics of `journal`: its lag, its health, its size on disk. They keep the journal alive for as long as
-    /// they are registered.
+    /// Adds the metrics of `journal`: its lag, its health, its size on disk. They keep the journal
+    /// alive for as long as they are registered.
     #[cfg(feature = "journal")]
     #[must_use]
     pub fn with_journal(self, journal: Arc<Journal>) -> Self {
@@ -108,8 +108,12 @@ impl Metrics {
                     let count = counts.decisions(via, source, fetcher);
                     if count > 0 {
                         // Decisions without a request have no fetcher.
-                        let name = if fetcher == OTHER_FETCHER { "" } else { self.fetcher(fetcher) };
-                        rows.push((vec![*via_name, counts::source_name(source), name], count as f64));
+                        let name =
+                            if fetcher == OTHER_FETCHER { "" } else { self.fetcher(fetcher) };
+                        rows.push((
+                            vec![*via_name, counts::source_name(source), name],
+                            count as f64,
+                        ));
                     }
                 }
             }
@@ -132,18 +136,26 @@ impl Metrics {
         }
         encoder.rows(&families::ATTEMPTS, rows)?;
         let names = || self.selector.candidates().map(|(_, spec)| &*spec.name).chain(["other"]);
-        let durations = names()
-            .zip(counts.durations())
-            .flat_map(|(name, [delivered, not])| [(vec![name, "true"], delivered), (vec![name, "false"], not)]);
+        let durations = names().zip(counts.durations()).flat_map(|(name, [delivered, not])| {
+            [(vec![name, "true"], delivered), (vec![name, "false"], not)]
+        });
         encoder.histograms(&families::DURATIONS, durations)?;
-        encoder.rows(&families::COSTS, self.selector.candidates().map(|(_, spec)| (vec![&*spec.name], spec.cost)))?;
+        encoder.rows(
+            &families::COSTS,
+            self.selector.candidates().map(|(_, spec)| (vec![&*spec.name], spec.cost)),
+        )?;
         let vendors = counts.blocks.all();
-        encoder.rows(&families::BLOCKS, vendors.iter().map(|(name, count)| (vec![name.as_str()], *count as f64)))
+        encoder.rows(
+            &families::BLOCKS,
+            vendors.iter().map(|(name, count)| (vec![name.as_str()], *count as f64)),
+        )
     }
 
     fn visits(&self, encoder: &mut FamilyEncoder<'_>) -> fmt::Result {
         let counts = self.selector.recorder().counts();
-        let rows = |names: &'static [&'static str], all: &[std::sync::atomic::AtomicU64]| -> Vec<_> {
+        let rows = |names: &'static [&'static str],
+                    all: &[std::sync::atomic::AtomicU64]|
+         -> Vec<_> {
             names.iter().zip(all).map(|(name, count)| (vec![*name], read(count) as f64)).collect()
         };
         encoder.rows(&families::PROBES, rows(&ProbeEnd::NAMES, &counts.probes))?;
@@ -153,15 +165,22 @@ impl Metrics {
         encoder.rows(&families::VISITS, rows(&ENDS, &counts.visits))?;
         encoder.one(&families::VISITS_IN_PROGRESS, begun.saturating_sub(ended) as f64)?;
         let [delivered, not] = &counts.visit_durations;
-        encoder.histograms(&families::VISIT_DURATIONS, [(vec!["true"], delivered), (vec!["false"], not)])?;
+        encoder.histograms(
+            &families::VISIT_DURATIONS,
+            [(vec!["true"], delivered), (vec!["false"], not)],
+        )?;
         encoder.rows(&families::WAITS, rows(&WAITS, &counts.waits))?;
         encoder.rows(&families::HOST_PAUSES, rows(&PauseCause::NAMES, &counts.host_pauses))?;
         let (selector, now) = (&*self.selector, self.selector.now());
-        encoder.one(&families::HOSTS_PAUSED, selector.state().hosts.paused(selector, now) as f64)?;
+        encoder
+            .one(&families::HOSTS_PAUSED, selector.state().hosts.paused(selector, now) as f64)?;
         encoder.one(&families::LINK_PAUSES, read(&counts.link_pauses) as f64)?;
         encoder.one(&families::LINKS_AT_RISK, selector.state().links.len() as f64)?;
         if let Some(pace) = selector.pace() {
-            encoder.rows(&families::RATE_LIMIT_HITS, rows(&["host", "site", "address"], &counts.rate_limit_hits))?;
+            encoder.rows(
+                &families::RATE_LIMIT_HITS,
+                rows(&["host", "site", "address"], &counts.rate_limit_hits),
+            )?;
             encoder.one(&families::AMBIGUOUS_BLOCKS, read(&counts.ambiguous_blocks) as f64)?;
             paces(encoder, &pace.summary(now))?;
         }
@@ -190,7 +209,10 @@ impl Collector for Metrics {
         let evicted = self.selector.learned().evidence.cold_counts();
         encoder.one(&families::READ_BACK, evicted.brought_back as f64)?;
         let failed = [("read", evicted.failed_reads), ("write", evicted.failed_writes)];
-        encoder.rows(&families::EVICTED_ERRORS, failed.map(|(what, times)| (vec![what], times as f64)))?;
+        encoder.rows(
+            &families::EVICTED_ERRORS,
+            failed.map(|(what, times)| (vec![what], times as f64)),
+        )?;
         encoder.one(&families::FUTURE_TIMESTAMPS, self.selector.clamped_attempt_count() as f64)?;
         #[cfg(feature = "journal")]
         if let Some(journal) = &self.journal {

@@ -2,7 +2,8 @@
 //!
 //! Every access is relaxed: each number is right a moment later, and no decision depends on it.
 //!
-//! Invariants: the number of rows is fixed, whatever comes from outside. Names without a row are counted as "other".
+//! Invariants: the number of rows is fixed, whatever comes from outside. Names without a row are
+//! counted as "other".
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,8 +25,16 @@ pub(crate) const VENDORS: usize = 128;
 /// Reasons of waits.
 pub(crate) const WAITS: [&str; 5] = ["probe", "trial", "local_fault", "pace", "doubt"];
 /// Ends of visits: those that a visit reports, and being dropped without one.
-pub(crate) const ENDS: [&str; 8] =
-    ["delivered", "failed", "paused", "paced", "no_viable_fetcher", "no_route", "no_fetcher", "abandoned"];
+pub(crate) const ENDS: [&str; 8] = [
+    "delivered",
+    "failed",
+    "paused",
+    "paced",
+    "no_viable_fetcher",
+    "no_route",
+    "no_fetcher",
+    "abandoned",
+];
 
 /// Origin of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,13 +143,16 @@ impl Counts {
         self.decision(via, take.source as usize, row(Some(take.fetcher)));
     }
 
-    /// Counts a decision without a fetcher in the last row, which no other decision with its label uses.
+    /// Counts a decision without a fetcher in the last row, which no other decision with its label
+    /// uses.
     pub(crate) fn count_undecided(&self, via: Via, source: usize) {
         self.decision(via, source, OTHER_FETCHER);
     }
 
     fn decision(&self, via: Via, source: usize, fetcher: usize) {
-        if let Some(count) = self.decisions.get((via as usize * SOURCES + source) * FETCHERS + fetcher) {
+        if let Some(count) =
+            self.decisions.get((via as usize * SOURCES + source) * FETCHERS + fetcher)
+        {
             add(count);
         }
     }
@@ -159,14 +171,21 @@ impl Counts {
             durations[usize::from(!attempt.success)].add_ms(attempt.duration_ms);
         }
         if attempt.is_banned {
-            let vendor = attempt.heuristics.iter().find_map(|tag| tag.heuristic.kind.strip_prefix("block_"));
+            let vendor =
+                attempt.heuristics.iter().find_map(|tag| tag.heuristic.kind.strip_prefix("block_"));
             self.blocks.add(vendor.unwrap_or("unknown"));
         }
     }
 
     #[cfg(feature = "journal")]
-    pub(crate) fn add_logged_attempts(&self, fetcher: Option<FetcherId>, outcome: usize, attempts: u64) {
-        if let Some(count) = self.attempts.get(row(fetcher) * OUTCOMES + outcome.min(OUTCOMES - 1)) {
+    pub(crate) fn add_logged_attempts(
+        &self,
+        fetcher: Option<FetcherId>,
+        outcome: usize,
+        attempts: u64,
+    ) {
+        if let Some(count) = self.attempts.get(row(fetcher) * OUTCOMES + outcome.min(OUTCOMES - 1))
+        {
             count.fetch_add(attempts, Ordering::Relaxed);
         }
     }
@@ -190,6 +209,9 @@ mod tests {
         for source in Source::ALL {
             assert_eq!(source_name(*source as usize), source.name());
         }
-        assert_eq!((source_name(SOURCES - 2), source_name(SOURCES - 1)), ("gave_up", "no_viable_fetcher"));
+        assert_eq!(
+            (source_name(SOURCES - 2), source_name(SOURCES - 1)),
+            ("gave_up", "no_viable_fetcher")
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Histogram of durations, in buckets that grow by a constant factor: eight for each doubling.
 //!
-//! The buckets are those of Prometheus' native histograms at resolution 3. Every eighth bound is a power of two, so
-//! that classic buckets are sums of them.
+//! The buckets are those of Prometheus' native histograms at resolution 3. Every eighth bound is a
+//! power of two, so that classic buckets are sums of them.
 //!
 //! Invariants: adding takes a few comparisons and two additions to atomics.
 //!
@@ -11,13 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NativeHistogram, NativeHistogramBuckets, NoLabelSet};
+use prometheus_client::encoding::{
+    EncodeMetric, MetricEncoder, NativeHistogram, NativeHistogramBuckets, NoLabelSet,
+};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
 /// Resolution, as native histograms number it: 2^3 buckets for each doubling.
 const SCHEMA: i32 = 3;
 const PER_DOUBLING: i32 = 1 << SCHEMA;
-/// Powers of two in seconds between which durations are resolved: from a microsecond to one and a half days.
+/// Powers of two in seconds between which durations are resolved: from a microsecond to one and a
+/// half days.
 const LOWEST: i32 = -20;
 const HIGHEST: i32 = 17;
 const BUCKETS: usize = ((HIGHEST - LOWEST) * PER_DOUBLING) as usize;
@@ -38,8 +41,8 @@ const BOUNDS: [f64; PER_DOUBLING as usize] = [
     1.834_008_086_409_342_4,
 ];
 
-/// Distribution of durations, as a histogram with native and classic buckets. Adding to it takes no lock and allocates
-/// nothing. A clone shares the distribution.
+/// Distribution of durations, as a histogram with native and classic buckets. Adding to it takes no
+/// lock and allocates nothing. A clone shares the distribution.
 ///
 /// ```
 /// use std::time::Duration;
@@ -75,8 +78,8 @@ impl Default for Durations {
 }
 
 impl Durations {
-    /// Creates a distribution with classic buckets whose bounds are the powers of two from 2^`lowest` to 2^`highest`
-    /// seconds. The limits are -20 and 17.
+    /// Creates a distribution with classic buckets whose bounds are the powers of two from
+    /// 2^`lowest` to 2^`highest` seconds. The limits are -20 and 17.
     pub fn between(lowest: i32, highest: i32) -> Self {
         let lowest = lowest.clamp(LOWEST + 1, HIGHEST);
         let counts = BucketCounts {
@@ -124,14 +127,16 @@ impl Durations {
     fn snapshot(&self) -> DurationsSnapshot {
         let counts = &*self.counts;
         let zero = counts.zero.load(Ordering::Relaxed);
-        let buckets: Vec<u64> = counts.buckets.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let buckets: Vec<u64> =
+            counts.buckets.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         let sum = counts.sum_ns.load(Ordering::Relaxed) as f64 / 1e9;
         // Summed up from the buckets, so that count and buckets agree while others are adding.
         DurationsSnapshot { count: zero + buckets.iter().sum::<u64>(), sum, zero, buckets }
     }
 }
 
-/// Returns the bucket of a duration, or `None` for next to nothing. Too long durations belong to the last bucket.
+/// Returns the bucket of a duration, or `None` for next to nothing. Too long durations belong to
+/// the last bucket.
 fn bucket_of(seconds: f64) -> Option<usize> {
     if seconds.is_nan() || seconds <= ZERO {
         return None;
@@ -141,14 +146,15 @@ fn bucket_of(seconds: f64) -> Option<usize> {
     let exponent = ((bits >> 52) & 0x7ff) as i32 - 1023;
     let mantissa = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
     let within = BOUNDS.iter().filter(|bound| **bound < mantissa).count() as i32;
-    // The bucket has the upper bound 2^(index / 8). The first one has the index 1 above the lowest power.
+    // The bucket has the upper bound 2^(index / 8). The first one has the index 1 above the lowest
+    // power.
     let index = exponent * PER_DOUBLING + within;
     usize::try_from(index - LOWEST * PER_DOUBLING - 1).ok().map(|place| place.min(BUCKETS - 1))
 }
 
 impl DurationsSnapshot {
-    /// Returns sparse buckets: spans (gap to the previous one, length), and the difference of each count to the
-    /// previous one.
+    /// Returns sparse buckets: spans (gap to the previous one, length), and the difference of each
+    /// count to the previous one.
     fn native(&self) -> (Vec<(i32, u32)>, Vec<i64>) {
         let (mut spans, mut deltas): (Vec<(i32, u32)>, Vec<i64>) = (Vec::new(), Vec::new());
         let (mut expected, mut last) = (0, 0);
@@ -170,8 +176,8 @@ impl DurationsSnapshot {
         (spans, deltas)
     }
 
-    /// Returns classic buckets with bounds from 2^lowest to 2^highest seconds, and one for longer durations: bound and
-    /// count of each.
+    /// Returns classic buckets with bounds from 2^lowest to 2^highest seconds, and one for longer
+    /// durations: bound and count of each.
     fn classic(&self, (lowest, highest): (i32, i32)) -> Vec<(f64, u64)> {
         let mut all = Vec::new();
         let mut counts = self.buckets.iter();
@@ -200,7 +206,10 @@ impl EncodeMetric for Durations {
 
 impl Durations {
     /// Encodes both kinds of buckets.
-    pub(crate) fn encode_buckets(&self, encoder: &mut MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+    pub(crate) fn encode_buckets(
+        &self,
+        encoder: &mut MetricEncoder<'_>,
+    ) -> Result<(), std::fmt::Error> {
         let snapshot = self.snapshot();
         let (spans, deltas) = snapshot.native();
         let native = NativeHistogram {
@@ -212,7 +221,13 @@ impl Durations {
             created: None,
         };
         let classic = snapshot.classic(self.classic);
-        encoder.encode_histogram_with_native::<NoLabelSet>(snapshot.sum, snapshot.count, &classic, None, native)
+        encoder.encode_histogram_with_native::<NoLabelSet>(
+            snapshot.sum,
+            snapshot.count,
+            &classic,
+            None,
+            native,
+        )
     }
 }
 
@@ -234,8 +249,12 @@ mod tests {
 
     #[test]
     fn bounds_belong_to_the_bucket_below() {
-        let index = |seconds| bucket_of(seconds).map(|place| place as i32 + 1 + LOWEST * PER_DOUBLING);
-        assert_eq!([index(1.0), index(1.000_001), index(2.0), index(0.5)], [Some(0), Some(1), Some(8), Some(-8)]);
+        let index =
+            |seconds| bucket_of(seconds).map(|place| place as i32 + 1 + LOWEST * PER_DOUBLING);
+        assert_eq!(
+            [index(1.0), index(1.000_001), index(2.0), index(0.5)],
+            [Some(0), Some(1), Some(8), Some(-8)]
+        );
         assert_eq!([index(0.0), index(ZERO), index(f64::NAN)], [None; 3]);
         assert_eq!(bucket_of(f64::INFINITY), Some(BUCKETS - 1));
         assert_eq!(bucket_of(ZERO * 1.01), Some(0));

@@ -1,5 +1,5 @@
-//! Recorder of the counters. The selector, visits and replay report events to it. Without the feature `metrics` it does
-//! nothing.
+//! Recorder of the counters. The selector, visits and replay report events to it. Without the
+//! feature `metrics` it does nothing.
 //!
 //! Invariants: counting takes no lock, allocates nothing and makes no system call.
 //!
@@ -76,7 +76,10 @@ pub(crate) struct MetricsRecorder {
     counts: Arc<Counts>,
 }
 
-#[cfg_attr(not(feature = "metrics"), allow(unused_variables, clippy::unused_self, reason = "counting is compiled out"))]
+#[cfg_attr(
+    not(feature = "metrics"),
+    allow(unused_variables, clippy::unused_self, reason = "counting is compiled out")
+)]
 impl MetricsRecorder {
     /// Creates counters at zero, for a selector with `candidates` candidates.
     pub(crate) fn new(candidates: usize) -> Self {
@@ -155,7 +158,12 @@ impl MetricsRecorder {
 
     /// Adds the attempts of one outcome that the log has from earlier runs.
     #[cfg(all(feature = "metrics", feature = "journal"))]
-    pub(crate) fn add_logged_attempts(&self, fetcher: Option<FetcherId>, outcome: usize, attempts: u64) {
+    pub(crate) fn add_logged_attempts(
+        &self,
+        fetcher: Option<FetcherId>,
+        outcome: usize,
+        attempts: u64,
+    ) {
         self.counts.add_logged_attempts(fetcher, outcome, attempts);
     }
 

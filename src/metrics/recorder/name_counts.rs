@@ -1,6 +1,8 @@
-//! Counts by a name from outside, such as a vendor's: a hash table of fixed size, without locks or allocation.
+//! Counts by a name from outside, such as a vendor's: a hash table of fixed size, without locks or
+//! allocation.
 //!
-//! Invariants: a name keeps its slot. Names that find no slot, or are too long, are counted together as "other".
+//! Invariants: a name keeps its slot. Names that find no slot, or are too long, are counted
+//! together as "other".
 //!
 //! Must not know: what is counted.
 
@@ -68,8 +70,8 @@ impl<const N: usize> NameCounts<N> {
 }
 
 impl NameSlot {
-    /// Returns whether this is the slot of the name with this hash. A free slot is taken for it. Two names with the
-    /// same 64-bit hash count as one.
+    /// Returns whether this is the slot of the name with this hash. A free slot is taken for it.
+    /// Two names with the same 64-bit hash count as one.
     fn is_of(&self, hash: u64, name: &str) -> bool {
         match self.hash.compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed) {
             Err(taken) => taken == hash,
@@ -79,7 +81,8 @@ impl NameSlot {
                     eight[..bytes.len()].copy_from_slice(bytes);
                     word.store(u64::from_le_bytes(eight), Ordering::Relaxed);
                 }
-                // Release pairs with the Acquire in `read`: a reader that sees the length sees the name.
+                // Release pairs with the Acquire in `read`: a reader that sees the length sees the
+                // name.
                 self.length.store(name.len() as u64 + 1, Ordering::Release);
                 true
             }
@@ -92,7 +95,8 @@ impl NameSlot {
         if length == WRITING {
             return None;
         }
-        let mut bytes: Vec<u8> = self.name.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        let mut bytes: Vec<u8> =
+            self.name.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
         bytes.truncate(length as usize - 1);
         let name = String::from_utf8_lossy(&bytes).replace(char::is_control, "\u{fffd}");
         Some((name, self.count.load(Ordering::Relaxed)))
@@ -141,6 +145,9 @@ mod tests {
         let all = names.all();
         assert_eq!(all.iter().map(|(_, count)| count).sum::<u64>(), 64_000);
         assert_eq!(all.len(), 17);
-        assert!(all[..16].iter().all(|(name, count)| name.starts_with("vendor-") && *count == 3_200), "{all:?}");
+        assert!(
+            all[..16].iter().all(|(name, count)| name.starts_with("vendor-") && *count == 3_200),
+            "{all:?}"
+        );
     }
 }

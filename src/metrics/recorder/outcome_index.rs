@@ -1,4 +1,5 @@
-//! Numbering of the outcomes of attempts: content, each error kind, and one for the error names of imports.
+//! Numbering of the outcomes of attempts: content, each error kind, and one for the error names of
+//! imports.
 //!
 //! Invariants: the numbers belong to this process only. Files store names.
 
@@ -47,9 +48,15 @@ mod tests {
     #[test]
     fn outcomes_are_numbered_as_they_are_named() {
         for kind in ErrorKind::ALL {
-            assert_eq!(outcome_name(outcome_of(false, Some(&ErrorType::Known(*kind)))), kind.name());
+            assert_eq!(
+                outcome_name(outcome_of(false, Some(&ErrorType::Known(*kind)))),
+                kind.name()
+            );
         }
         assert_eq!(outcome_name(outcome_of(true, None)), "content");
-        assert_eq!(outcome_name(outcome_of(false, Some(&ErrorType::from_name("gremlins")))), "other");
+        assert_eq!(
+            outcome_name(outcome_of(false, Some(&ErrorType::from_name("gremlins")))),
+            "other"
+        );
     }
 }

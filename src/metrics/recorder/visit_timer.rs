@@ -1,6 +1,7 @@
 //! Timer and end counter of one visit.
 //!
-//! Invariants: each visit that has requested its first step ends once, as "abandoned" if nobody continues it.
+//! Invariants: each visit that has requested its first step ends once, as "abandoned" if nobody
+//! continues it.
 
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ impl VisitTimer {
         }
     }
 
-    /// Counts the end of the visit; `end` is an index into [`ENDS`]. A visit that made no request and no decision has
-    /// the label `undecided`.
+    /// Counts the end of the visit; `end` is an index into [`ENDS`]. A visit that made no request
+    /// and no decision has the label `undecided`.
     pub(crate) fn ended(&mut self, end: usize, undecided: Option<usize>, now: Timestamp) {
         let Some(begun) = self.begun.filter(|_| !self.is_over) else { return };
         self.is_over = true;

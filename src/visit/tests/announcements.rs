@@ -1,5 +1,5 @@
-//! Every pause of a host is announced to the trace, the metrics, the sink and the processes that share the address,
-//! whatever its cause.
+//! Every pause of a host is announced to the trace, the metrics, the sink and the processes that
+//! share the address, whatever its cause.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -64,11 +64,23 @@ fn assert_announced(cause: PauseCause, world: &World, pauses: impl FnOnce(&World
     let name = PauseCause::NAMES[cause as usize];
     assert!(world.selector.host_pause("e.org").is_some(), "{name}");
     assert_eq!(*peers.0.lock().unwrap(), ["e.org"], "{name}");
-    let told: Vec<_> =
-        world.sink.hosts.lock().unwrap().iter().map(|(domain, until)| (domain.clone(), until.is_some())).collect();
+    let told: Vec<_> = world
+        .sink
+        .hosts
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(domain, until)| (domain.clone(), until.is_some()))
+        .collect();
     assert_eq!(told, [("e.org".to_owned(), true)], "{name}");
     assert_eq!(warnings.0.load(Ordering::Relaxed), 1, "{name}");
-    let counted = world.selector.recorder().counts().host_pauses.each_ref().map(|count| count.load(Ordering::Relaxed));
+    let counted = world
+        .selector
+        .recorder()
+        .counts()
+        .host_pauses
+        .each_ref()
+        .map(|count| count.load(Ordering::Relaxed));
     let mut one = [0; 4];
     one[cause as usize] = 1;
     assert_eq!(counted, one, "{name}");
@@ -76,7 +88,9 @@ fn assert_announced(cause: PauseCause, world: &World, pauses: impl FnOnce(&World
 
 #[test]
 fn each_cause_of_a_pause_is_announced_everywhere() {
-    assert_announced(PauseCause::Limited, &World::new(), |world| drop(world.run("/a", &[status(429)])));
+    assert_announced(PauseCause::Limited, &World::new(), |world| {
+        drop(world.run("/a", &[status(429)]))
+    });
     assert_announced(PauseCause::Declined, &World::new(), |world| {
         world.run("/a", &[Outcome::Declined.into()]);
     });
@@ -105,7 +119,9 @@ fn a_pause_that_comes_from_another_process_is_announced_everywhere() {
     });
     assert_announced(PauseCause::Blocked, &World::new(), |world| {
         for path in ["a", "b", "c"] {
-            world.selector.observe_remote_attempt(&attempt(path).failed(ErrorKind::Blocked403), BEGIN);
+            world
+                .selector
+                .observe_remote_attempt(&attempt(path).failed(ErrorKind::Blocked403), BEGIN);
         }
     });
     assert_announced(PauseCause::Blocked, &World::new(), |world| {

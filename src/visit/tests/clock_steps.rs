@@ -1,4 +1,5 @@
-//! Visits while somebody sets the system's clock, with a log: what is in memory, and what a later process reads.
+//! Visits while somebody sets the system's clock, with a log: what is in memory, and what a later
+//! process reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,9 @@ const DAY_MS: i64 = 86_400_000;
 
 /// Returns a limit of the rate for an hour.
 fn limited() -> FetchResult {
-    FetchResult::from(Outcome::Http(429)).with_status(429).with_retry_after(Duration::from_secs(3600))
+    FetchResult::from(Outcome::Http(429))
+        .with_status(429)
+        .with_retry_after(Duration::from_secs(3600))
 }
 
 /// Visits `url` once, with this result.
@@ -33,7 +36,8 @@ fn at(clock: &Arc<Clock>) -> Selector {
     builder.pace(Pace::new(PaceSettings::default())).build().unwrap()
 }
 
-/// Returns the rests of the pauses of both hosts, in seconds, and of the first one's hold by its pace.
+/// Returns the rests of the pauses of both hosts, in seconds, and of the first one's hold by its
+/// pace.
 fn rests(selector: &Selector) -> [Option<u64>; 3] {
     let now = selector.now();
     let rest = |until: Option<Timestamp>| until.map(|until| until.since(now).as_secs());
@@ -41,11 +45,21 @@ fn rests(selector: &Selector) -> [Option<u64>; 3] {
     [rest(selector.host_pause("before.org")), rest(selector.host_pause("after.org")), rest(hold)]
 }
 
-/// The story: pauses and holds were dates of the system's clock. When somebody set it back by an hour, nothing was
-/// fetched for an hour; when somebody set it ahead by a day, all pauses were over.
+/// The story: pauses and holds were dates of the system's clock. When somebody set it back by an
+/// hour, nothing was fetched for an hour; when somebody set it ahead by a day, all pauses were
+/// over.
 #[test]
 fn a_step_of_the_clock_changes_no_pause_and_the_log_gets_dates() {
-    for step_ms in [-5_000, -3_600_000, -DAY_MS, -40 * 365 * DAY_MS, 5_000, 3_600_000, DAY_MS, 40 * 365 * DAY_MS] {
+    for step_ms in [
+        -5_000,
+        -3_600_000,
+        -DAY_MS,
+        -40 * 365 * DAY_MS,
+        5_000,
+        3_600_000,
+        DAY_MS,
+        40 * 365 * DAY_MS,
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(Clock::fixed(TRUTH));
         let journal = Arc::new(Journal::open(dir.path(), JournalOptions::default()).unwrap().0);
@@ -61,9 +75,14 @@ fn a_step_of_the_clock_changes_no_pause_and_the_log_gets_dates() {
         visit(&live, "https://fine.org/", Outcome::Content.into());
         let rest = rests(&live)[1];
         assert_eq!(rest, before[0], "a pause that begins after a step of {step_ms} ms");
-        let total = |domain, name| live.weights(("domain", domain), ContentKind::Page, name, live.now()).total;
+        let total = |domain, name| {
+            live.weights(("domain", domain), ContentKind::Page, name, live.now()).total
+        };
         let fetcher = live.fetcher_name(live.candidates().next().unwrap().0).to_owned();
-        assert!((total("fine.org", &fetcher) - 1.0).abs() < 1e-9, "an attempt counts as one of now");
+        assert!(
+            (total("fine.org", &fetcher) - 1.0).abs() < 1e-9,
+            "an attempt counts as one of now"
+        );
         live.pace().unwrap().close(clock.now());
         drop(live);
         Arc::into_inner(journal).unwrap().close().unwrap();
@@ -71,7 +90,10 @@ fn a_step_of_the_clock_changes_no_pause_and_the_log_gets_dates() {
         let mut dates = Vec::new();
         let read = replay(dir.path(), |_, entry| dates.push(entry.at()));
         read.unwrap();
-        assert!(dates.iter().all(|date| [TRUTH, set_to].contains(date)), "{dates:?} after a step of {step_ms} ms");
+        assert!(
+            dates.iter().all(|date| [TRUTH, set_to].contains(date)),
+            "{dates:?} after a step of {step_ms} ms"
+        );
         // A process that starts later has no time before the step.
         let restarted = at(&Arc::new(Clock::fixed(set_to)));
         load(dir.path(), &restarted, set_to).unwrap();

@@ -16,9 +16,15 @@ fn has_rendered(asked: &[String]) -> bool {
 
 /// What the attempts for a site were tagged with.
 fn tags(world: &World, site: &str) -> Vec<(String, f64)> {
-    let attempts = world.attempts().into_iter().filter(|attempt| attempt.heuristic("domain") == Some(site));
+    let attempts =
+        world.attempts().into_iter().filter(|attempt| attempt.heuristic("domain") == Some(site));
     attempts
-        .map(|attempt| (attempt.heuristic("same_page_other_sites").unwrap_or("none").to_owned(), attempt.weight))
+        .map(|attempt| {
+            (
+                attempt.heuristic("same_page_other_sites").unwrap_or("none").to_owned(),
+                attempt.weight,
+            )
+        })
         .collect()
 }
 
@@ -45,7 +51,8 @@ fn the_log_in_of_one_product_at_fifty_sites_is_a_default_page() {
         let mut login = content(hash("sign in to your dashboard"));
         login.heuristics.push(Heuristic::flag("has_login_wall"));
         for page in ["a", "b", "c"] {
-            let (_, end) = world.run(&format!("https://shop{site}.org/{page}"), std::slice::from_ref(&login));
+            let (_, end) =
+                world.run(&format!("https://shop{site}.org/{page}"), std::slice::from_ref(&login));
             assert!(end.is_delivered(), "{site} {page}: {end:?}");
         }
     }
@@ -85,7 +92,10 @@ fn a_network_that_refuses_one_site_in_twenty_is_known_once_another_fetcher_gets_
             let url = format!("https://s{site}.org/{page}");
             let answer = if site % 20 == 0 { refusal() } else { content(hash(&url)) };
             let (_, end) = world.run(&url, &[answer]);
-            assert!(end.is_delivered() && end.is_default_page == (site % 20 == 0 && site >= 40), "{url}: {end:?}");
+            assert!(
+                end.is_delivered() && end.is_default_page == (site % 20 == 0 && site >= 40),
+                "{url}: {end:?}"
+            );
         }
     }
     // Another way to the site gets its page for one of the addresses.
@@ -109,7 +119,12 @@ fn short_pages_of_many_sites_are_never_marked() {
     }
     // Three pages of one site are the site's own.
     for page in 0..3 {
-        assert!(!world.run(&format!("https://a{page}.s1.org/x"), &[content(hash("same"))]).1.is_default_page);
+        assert!(
+            !world
+                .run(&format!("https://a{page}.s1.org/x"), &[content(hash("same"))])
+                .1
+                .is_default_page
+        );
     }
 }
 
@@ -118,7 +133,10 @@ fn the_words_of_a_doubtful_page_are_rendered_once_for_their_site() {
     let world = World::new();
     let doubtful = || with_short(ShortPage::new(40, 7).suspect());
     let (first, end) = world.run("/a", &[doubtful()]);
-    assert!(has_rendered(&first) && end.how == failed(ErrorKind::EmptyContent), "{first:?} {end:?}");
+    assert!(
+        has_rendered(&first) && end.how == failed(ErrorKind::EmptyContent),
+        "{first:?} {end:?}"
+    );
     for page in 0..20 {
         let (asked, end) = world.run(&format!("/more/{page}"), &[doubtful()]);
         assert_eq!((asked.len(), end.how), (1, failed(ErrorKind::EmptyContent)), "{asked:?}");
@@ -129,16 +147,19 @@ fn the_words_of_a_doubtful_page_are_rendered_once_for_their_site() {
     assert!(has_rendered(&world.run("/b", &[other(8)]).0), "other words");
     assert!(has_rendered(&world.run("https://f.org/b", &[doubtful()]).0), "another site");
     world.pass(Duration::from_secs(3_601));
-    // An hour later nothing is settled: the plain attempt counts again. Whether a render is worth its cost is the policy's matter.
+    // An hour later nothing is settled: the plain attempt counts again. Whether a render is worth
+    // its cost is the policy's matter.
     world.run("/c", &[doubtful()]);
-    let plain = world.attempts().into_iter().rfind(|attempt| attempt.fetcher == "direct_access").unwrap();
+    let plain =
+        world.attempts().into_iter().rfind(|attempt| attempt.fetcher == "direct_access").unwrap();
     assert_eq!(plain.weight, 1.0);
 }
 
 #[test]
 fn a_rendering_with_other_words_settles_nothing() {
     let world = World::new();
-    let answers = [with_short(ShortPage::new(40, 7).suspect()), with_short(ShortPage::new(90, 9).suspect())];
+    let answers =
+        [with_short(ShortPage::new(40, 7).suspect()), with_short(ShortPage::new(90, 9).suspect())];
     for page in 0..3 {
         assert!(has_rendered(&world.run(&format!("/{page}"), &answers).0));
     }

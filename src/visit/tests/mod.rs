@@ -1,5 +1,5 @@
-//! The visit against scripts: the effect of each result, the records, the returned claims, and any interleaving of many
-//! visits of one host.
+//! The visit against scripts: the effect of each result, the records, the returned claims, and any
+//! interleaving of many visits of one host.
 
 #[cfg(all(feature = "metrics", feature = "tracing"))]
 mod announcements;
@@ -65,8 +65,14 @@ impl World {
     fn with(more: impl FnOnce(SelectorBuilder) -> SelectorBuilder) -> Self {
         let (clock, sink) = (Arc::new(Clock::fixed(BEGIN)), RecordingSink::default());
         let names = ["direct_access", "playwright", "playwright_stealth"];
-        let builder = Selector::builder().without_pace().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
-        let builder = names.into_iter().fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
+        let builder = Selector::builder()
+            .without_pace()
+            .around(BEGIN)
+            .clock(Arc::clone(&clock))
+            .sink(sink.clone());
+        let builder = names
+            .into_iter()
+            .fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
         Self { selector: Arc::new(more(builder).build().unwrap()), clock, sink }
     }
 
@@ -136,7 +142,10 @@ fn a_date_in_a_header_counts_by_the_date_of_the_clock() {
         let mut limited = FetchResult::from(Outcome::Http(429)).with_status(429);
         limited.headers = vec![Header::new("Retry-After", httpdate::fmt_http_date(ends))];
         world.run("/a", &[limited]);
-        assert_eq!(world.selector.host_pause("e.org"), Some(BEGIN.saturating_add(Duration::from_secs(120))));
+        assert_eq!(
+            world.selector.host_pause("e.org"),
+            Some(BEGIN.saturating_add(Duration::from_secs(120)))
+        );
     }
 }
 
@@ -147,7 +156,8 @@ fn failed(kind: ErrorKind) -> VisitOutcome {
 #[test]
 fn each_attempt_is_recorded_with_everything_that_analysis_needs() {
     let world = World::new();
-    let (asked, end) = world.run("/a", &[Outcome::Blocked(Block::challenge()).into(), Outcome::Content.into()]);
+    let (asked, end) =
+        world.run("/a", &[Outcome::Blocked(Block::challenge()).into(), Outcome::Content.into()]);
     assert_eq!(asked, ["direct_access", "playwright_stealth"]);
     assert!(end.is_delivered() && end.is_banned && end.requests == 2, "{end:?}");
     let made = world.attempts();
@@ -156,11 +166,22 @@ fn each_attempt_is_recorded_with_everything_that_analysis_needs() {
         (made[0].source.as_deref(), made[0].hint, made[0].try_no, made[0].weight),
         (Some("probe"), None, 1, 1.0)
     );
-    assert_eq!((made[1].source.as_deref(), made[1].hint, made[1].try_no), (Some("inferred"), Some(Hint::Blocked), 2));
-    assert!(made.iter().all(|attempt| attempt.propensity.is_some() && attempt.heuristic("domain") == Some("e.org")));
-    assert_eq!(made.iter().map(|attempt| attempt.rule.as_deref()).collect::<Vec<_>>(), [Some("index"), Some("index")]);
+    assert_eq!(
+        (made[1].source.as_deref(), made[1].hint, made[1].try_no),
+        (Some("inferred"), Some(Hint::Blocked), 2)
+    );
+    assert!(made.iter().all(
+        |attempt| attempt.propensity.is_some() && attempt.heuristic("domain") == Some("e.org")
+    ));
+    assert_eq!(
+        made.iter().map(|attempt| attempt.rule.as_deref()).collect::<Vec<_>>(),
+        [Some("index"), Some("index")]
+    );
     assert_eq!(made[1].confidence, Some(end.confidence));
-    assert!(made.iter().all(|attempt| attempt.confidence.is_some_and(|share| (0.0..=1.0).contains(&share))));
+    assert!(
+        made.iter()
+            .all(|attempt| attempt.confidence.is_some_and(|share| (0.0..=1.0).contains(&share)))
+    );
     assert!(made.iter().all(|attempt| attempt.arm.is_none()), "there was no choice of arm");
 }
 
@@ -196,7 +217,12 @@ fn the_serving_arm_is_recorded_if_there_was_a_choice() {
         (Mode::Legacy, 0.0, table.clone(), None),
         (Mode::Shadow, 0.0, table.clone(), Some("direct_access".to_owned())),
         (Mode::Split, 0.0, table, Some("direct_access".to_owned())),
-        (Mode::Split, 1.0, (Some(Arm::Learning), "index".to_owned()), Some("playwright".to_owned())),
+        (
+            Mode::Split,
+            1.0,
+            (Some(Arm::Learning), "index".to_owned()),
+            Some("playwright".to_owned()),
+        ),
     ];
     for (mode, share, (arm, rule), shadow) in cases {
         let world = world(mode, share);
@@ -245,22 +271,34 @@ fn a_host_that_the_network_refuses_to_a_browser_needs_no_more_renders() {
     assert_eq!(asked("/a", Outcome::NetworkBlock), ["direct_access", "playwright"]);
     assert_eq!(asked("/b", Outcome::NetworkBlock), ["direct_access"]);
     assert_eq!(asked("/c", Outcome::Content), ["direct_access"]);
-    assert_eq!(asked("/d", Outcome::Empty)[..2], ["direct_access", "playwright"], "a shell comes from the site");
+    assert_eq!(
+        asked("/d", Outcome::Empty)[..2],
+        ["direct_access", "playwright"],
+        "a shell comes from the site"
+    );
     world.clock.set(BEGIN.saturating_add(Duration::from_secs(4000)));
-    assert_eq!(asked("/f", Outcome::NetworkBlock), ["direct_access", "playwright"], "the network may have changed");
+    assert_eq!(
+        asked("/f", Outcome::NetworkBlock),
+        ["direct_access", "playwright"],
+        "the network may have changed"
+    );
 }
 
 #[test]
 fn a_host_that_says_not_now_is_paused_from_its_first_response_on() {
     for (answer, asked_s, error) in [
         (
-            FetchResult::from(Outcome::Http(429)).with_status(429).with_retry_after(Duration::from_secs(3600)),
+            FetchResult::from(Outcome::Http(429))
+                .with_status(429)
+                .with_retry_after(Duration::from_secs(3600)),
             3600,
             "rate_limited",
         ),
         (FetchResult::from(Outcome::Http(429)).with_status(429), 30, "rate_limited"),
         (
-            FetchResult::from(Outcome::Http(503)).with_status(503).with_retry_after(Duration::from_secs(50)),
+            FetchResult::from(Outcome::Http(503))
+                .with_status(503)
+                .with_retry_after(Duration::from_secs(50)),
             50,
             "server_error",
         ),
@@ -274,10 +312,17 @@ fn a_host_that_says_not_now_is_paused_from_its_first_response_on() {
     ] {
         let world = World::new();
         let (asked, end) = world.run("/a", std::slice::from_ref(&answer));
-        assert_eq!(asked, ["direct_access"], "no other fetcher is tried, and no retry made: {answer:?}");
+        assert_eq!(
+            asked,
+            ["direct_access"],
+            "no other fetcher is tried, and no retry made: {answer:?}"
+        );
         assert!(matches!(&end.how, VisitOutcome::Failed(of) if of.name() == error), "{end:?}");
         let until = BEGIN.saturating_add(Duration::from_secs(asked_s));
-        assert_eq!(world.sink.hosts.lock().unwrap().as_slice(), [("e.org".to_owned(), Some(until))]);
+        assert_eq!(
+            world.sink.hosts.lock().unwrap().as_slice(),
+            [("e.org".to_owned(), Some(until))]
+        );
         for path in ["/b", "/c.pdf"] {
             let paused = VisitOutcome::Paused { until, whom: WaitScope::Host };
             assert_eq!(ended(world.visit(path).next()), paused, "{answer:?}");
@@ -321,10 +366,18 @@ fn a_short_page_is_content_if_its_rendering_shows_no_more() {
     let made = world.attempts();
     assert_eq!(made[1].heuristic("thin"), Some("direct_access"));
     let exact = |name| {
-        world.selector.weights(("domain", "e.org"), fetchwise_types::heuristic::url::ContentKind::Page, name, BEGIN)
+        world.selector.weights(
+            ("domain", "e.org"),
+            fetchwise_types::heuristic::url::ContentKind::Page,
+            name,
+            BEGIN,
+        )
     };
     let plain = exact("direct_access");
-    assert!(plain.success == plain.total && (plain.total - 1.0).abs() < 1e-9, "it gets the credit: {plain:?}");
+    assert!(
+        plain.success == plain.total && (plain.total - 1.0).abs() < 1e-9,
+        "it gets the credit: {plain:?}"
+    );
     // The host's other short pages cost one request each.
     for (n, path) in ["/b", "/c"].into_iter().enumerate() {
         let (asked, end) = world.run(path, &[short(30, 10 + n as u64)]);
@@ -358,20 +411,36 @@ fn a_redirect_written_in_html_goes_on_at_its_target_within_the_attempt() {
     assert_eq!(visit.url().as_str(), "https://e.org/old/page");
     visit.report(first, Outcome::Redirect { to: " ../new#top ".into() });
     let second = fetch(&mut visit);
-    assert_eq!((visit.url().as_str(), second.redirects(), second.max_redirects()), ("https://e.org/new", 1, 9));
+    assert_eq!(
+        (visit.url().as_str(), second.redirects(), second.max_redirects()),
+        ("https://e.org/new", 1, 9)
+    );
     assert!(world.attempts().is_empty(), "it is one attempt, and has not ended");
     visit.report(second, Outcome::Content);
     assert_eq!(ended(visit.next()), VisitOutcome::Delivered);
-    assert_eq!((world.attempts().len(), world.attempts()[0].url.as_str()), (1, "https://e.org/old/page"));
+    assert_eq!(
+        (world.attempts().len(), world.attempts()[0].url.as_str()),
+        (1, "https://e.org/old/page")
+    );
     let to = |to: &str| FetchResult::from(Outcome::Redirect { to: to.into() });
-    assert_eq!(world.run("/loop", &[to("/x"), to("/y"), to("/x")]).1.how, failed(ErrorKind::RedirectLoop));
+    assert_eq!(
+        world.run("/loop", &[to("/x"), to("/y"), to("/x")]).1.how,
+        failed(ErrorKind::RedirectLoop)
+    );
     // The server may know by the address that the client was sent back.
-    assert_eq!(world.run("/self", &[to("/self"), Outcome::Content.into()]).1.how, VisitOutcome::Delivered);
+    assert_eq!(
+        world.run("/self", &[to("/self"), Outcome::Content.into()]).1.how,
+        VisitOutcome::Delivered
+    );
     let (_, endless) = world.run("/ever", &vec![to("/ever"); 12]);
     assert_eq!((endless.how, endless.requests), (failed(ErrorKind::RedirectLoop), 1));
     let (asked, _) = world.run("/mail", &[to("mailto:a@b.c"), Outcome::Content.into()]);
     assert_eq!(asked[0], "direct_access");
-    assert_eq!(world.attempts().iter().filter(|a| a.url.ends_with("/mail")).count(), 2, "no target: an empty page");
+    assert_eq!(
+        world.attempts().iter().filter(|a| a.url.ends_with("/mail")).count(),
+        2,
+        "no target: an empty page"
+    );
 }
 
 #[test]
@@ -389,7 +458,11 @@ fn a_local_fault_is_not_recorded_and_is_retried_until_the_limit() {
     visit.report(last, Outcome::Local);
     assert_eq!(ended(visit.next()), failed(ErrorKind::LocalFault));
     assert!(world.attempts().is_empty());
-    assert_eq!(world.selector.link_state("https://e.org/a"), LinkState::default(), "and no link is paused by it");
+    assert_eq!(
+        world.selector.link_state("https://e.org/a"),
+        LinkState::default(),
+        "and no link is paused by it"
+    );
 }
 
 #[test]
@@ -400,7 +473,10 @@ fn one_visit_probes_and_the_others_share_its_verdict() {
     assert_eq!((why(b.next()), why(c.next())), (WaitReason::Probe, WaitReason::Probe));
     a.report(probe, Outcome::Content);
     let shared = fetch(&mut b);
-    assert_eq!((shared.decision().source.name(), shared.decision().rule.name()), ("inferred", "shared_probe"));
+    assert_eq!(
+        (shared.decision().source.name(), shared.decision().rule.name()),
+        ("inferred", "shared_probe")
+    );
     drop(shared);
     assert_eq!(fetch(&mut c).decision().source.name(), "inferred");
 }
@@ -432,10 +508,15 @@ fn a_paused_host_is_tried_out_by_one_visit_and_the_others_wait_for_it() {
     let trial = fetch(&mut b);
     b.report(
         trial,
-        FetchResult::from(Outcome::Blocked(Block::refusal())).with_status(403).with_retry_after(Duration::from_secs(9)),
+        FetchResult::from(Outcome::Blocked(Block::refusal()))
+            .with_status(403)
+            .with_retry_after(Duration::from_secs(9)),
     );
     let until = BEGIN.saturating_add(Duration::from_secs(9));
-    assert_eq!(ended(world.visit("/c").next()), VisitOutcome::Paused { until, whom: WaitScope::Host });
+    assert_eq!(
+        ended(world.visit("/c").next()),
+        VisitOutcome::Paused { until, whom: WaitScope::Host }
+    );
     world.clock.set(until);
     let (_, end) = world.run("/d", &[Outcome::Content.into()]);
     assert!(end.is_delivered());
@@ -543,17 +624,23 @@ fn check(events: &[VisitEvent]) -> Result<(), TestCaseError> {
                     Step::Fetch(fetch) => {
                         let leads = fetch.is_probe();
                         place.out = Some(fetch);
-                        let probing = places.iter().filter(|p| p.out.as_ref().is_some_and(Fetch::is_probe)).count();
+                        let probing = places
+                            .iter()
+                            .filter(|p| p.out.as_ref().is_some_and(Fetch::is_probe))
+                            .count();
                         prop_assert!(!leads || probing <= 1 || now > BEGIN, "one probe at a time");
                         let place = &places[*n];
                         if paused.is_some() && place.visit.tried.attempts == 0 {
                             prop_assert!(
-                                place.visit.passage.host_trial.is_some() || place.visit.redirects.followed > 0,
+                                place.visit.passage.host_trial.is_some()
+                                    || place.visit.redirects.followed > 0,
                                 "asked while paused"
                             );
                         }
                     }
-                    Step::Wait(wait) => prop_assert!(wait.until() > now, "no wait ends in the past"),
+                    Step::Wait(wait) => {
+                        prop_assert!(wait.until() > now, "no wait ends in the past")
+                    }
                     Step::End(end) => {
                         if let VisitOutcome::Paused { until, .. } = end.how {
                             prop_assert!(until > now);
@@ -590,8 +677,12 @@ fn check(events: &[VisitEvent]) -> Result<(), TestCaseError> {
             VisitEvent::Pass(seconds) => world.pass(Duration::from_secs(*seconds)),
         }
         let trials = places.iter().filter(|place| place.visit.passage.host_trial.is_some()).count();
-        let held: Vec<_> = places.iter().filter_map(|p| p.visit.passage.host_trial.as_ref()).collect();
-        let current = held.iter().filter(|t| Some(t.held_until) == world.selector.host_pause("e.org")).count();
+        let held: Vec<_> =
+            places.iter().filter_map(|p| p.visit.passage.host_trial.as_ref()).collect();
+        let current = held
+            .iter()
+            .filter(|t| Some(t.held_until) == world.selector.host_pause("e.org"))
+            .count();
         prop_assert!(current <= 1, "{} trials, of which {} hold the pause", trials, current);
     }
     // Once everything in flight is dropped, no visit waits for it.
@@ -670,11 +761,13 @@ fn blocked_by(vendor: &str) -> FetchResult {
     answer
 }
 
-/// Records this vendor on sixty other hosts, and each fetcher there afterwards: those in `passes` get past at one host
-/// in `one_in`.
+/// Records this vendor on sixty other hosts, and each fetcher there afterwards: those in `passes`
+/// get past at one host in `one_in`.
 fn block_other_hosts(world: &World, vendor: &str, passes: &[&str], one_in: usize) {
     for host in 0..60 {
-        for (n, name) in ["direct_access", "direct_access", "playwright", "playwright_stealth"].into_iter().enumerate()
+        for (n, name) in ["direct_access", "direct_access", "playwright", "playwright_stealth"]
+            .into_iter()
+            .enumerate()
         {
             let url = Url::parse(&format!("https://{vendor}{host}.net/{n}")).unwrap();
             let attempt = Attempt::new(&url, name, BEGIN).unwrap();
@@ -695,7 +788,10 @@ fn block_other_hosts(world: &World, vendor: &str, passes: &[&str], one_in: usize
 fn deliver_other_hosts(world: &World) {
     for n in 0..2000 {
         let url = Url::parse(&format!("https://open{}.net/{n}", n % 200)).unwrap();
-        world.selector.record(Attempt::new(&url, "direct_access", BEGIN).unwrap().delivered(), BEGIN).unwrap();
+        world
+            .selector
+            .record(Attempt::new(&url, "direct_access", BEGIN).unwrap().delivered(), BEGIN)
+            .unwrap();
     }
 }
 
@@ -711,8 +807,13 @@ fn the_vendor_of_a_block_counts_for_the_next_step_of_the_same_visit() {
     block_other_hosts(&world, "tarpit", &["playwright"], 1);
     block_other_hosts(&world, "gate", &["playwright_stealth"], 1);
     let (asked, _) = world.run("/a", &[blocked_by("tarpit"), Outcome::Content.into()]);
-    assert_eq!(asked, ["direct_access", "playwright"], "a browser gets past this vendor on other hosts");
-    let other = Visit::new(Arc::clone(&world.selector), Url::parse("https://f.org/").unwrap()).unwrap();
+    assert_eq!(
+        asked,
+        ["direct_access", "playwright"],
+        "a browser gets past this vendor on other hosts"
+    );
+    let other =
+        Visit::new(Arc::clone(&world.selector), Url::parse("https://f.org/").unwrap()).unwrap();
     let (asked, _) = drive(other, &[blocked_by("gate"), Outcome::Content.into()]);
     assert_eq!(asked, ["direct_access", "playwright_stealth"], "and stealth gets past that one");
 }
@@ -726,7 +827,10 @@ fn an_attempt_has_the_earlier_signals_of_its_host_and_the_new_ones() {
     let of = |kind| made.iter().map(|attempt| signal_tags(attempt, kind)).collect::<Vec<_>>();
     assert_eq!(of("host_shows")[0], ["block_gate"]);
     let showed = of("host_showed");
-    assert!(showed[0].is_empty(), "the attempt that shows the signal does not have it as an earlier one");
+    assert!(
+        showed[0].is_empty(),
+        "the attempt that shows the signal does not have it as an earlier one"
+    );
     assert!(showed[1..].iter().all(|names| !names.is_empty()));
     assert!(showed[1] == ["block_gate"], "{showed:?}");
     let url = Url::parse("https://www.app.e.org/").unwrap();
@@ -748,14 +852,25 @@ fn no_request_is_made_and_the_link_pauses_if_no_fetcher_gets_past_a_vendor() {
     let ends: Vec<End> = (0..200).map(visit).collect();
     let given_up: Vec<&End> =
         ends.iter().filter(|end| matches!(end.how, VisitOutcome::NoViableFetcher { .. })).collect();
-    assert!((150..200).contains(&given_up.len()), "one in twenty is tried anyway: {}", given_up.len());
+    assert!(
+        (150..200).contains(&given_up.len()),
+        "one in twenty is tried anyway: {}",
+        given_up.len()
+    );
     for end in given_up {
         assert_eq!(end.how, VisitOutcome::NoViableFetcher { vendor: "block_fortress".to_owned() });
         assert_eq!(end.requests, 0);
         assert!(end.paused_until.is_some(), "{end:?}");
-        assert!(end.message.contains("fortress") && end.message.contains("one URL in 20"), "{}", end.message);
+        assert!(
+            end.message.contains("fortress") && end.message.contains("one URL in 20"),
+            "{}",
+            end.message
+        );
     }
-    let tried = world.attempts().into_iter().filter(|attempt| attempt.rule.as_deref() == Some("impassable_try"));
+    let tried = world
+        .attempts()
+        .into_iter()
+        .filter(|attempt| attempt.rule.as_deref() == Some("impassable_try"));
     assert!(tried.inspect(|attempt| assert_eq!(attempt.propensity, Some(0.05))).count() > 0);
 }
 
@@ -767,7 +882,9 @@ fn a_block_by_an_unknown_or_passable_vendor_always_gets_a_request() {
     for (place, answer) in [blocked_by("mixed"), nameless].into_iter().enumerate() {
         for host in 0..30 {
             let url = Url::parse(&format!("https://new{place}-{host}.org/")).unwrap();
-            let mut seen = Attempt::new(&url, "direct_access", BEGIN).unwrap().failed(ErrorKind::BlockedCaptcha);
+            let mut seen = Attempt::new(&url, "direct_access", BEGIN)
+                .unwrap()
+                .failed(ErrorKind::BlockedCaptcha);
             seen.heuristics.extend(answer.heuristics.iter().cloned().map(Tag::from));
             world.selector.record(seen, BEGIN).unwrap();
             let visit = Visit::new(Arc::clone(&world.selector), url).unwrap();
@@ -777,8 +894,8 @@ fn a_block_by_an_unknown_or_passable_vendor_always_gets_a_request() {
     }
 }
 
-/// Visits `path`. The plain fetcher gets a page with the SimHash `plain`, or fails if `None`; those that render get
-/// another page.
+/// Visits `path`. The plain fetcher gets a page with the SimHash `plain`, or fails if `None`; those
+/// that render get another page.
 fn run_by_fetcher(world: &World, path: &str, plain: Option<u64>, rendered: Option<u64>) -> End {
     let mut visit = world.visit(path);
     loop {
@@ -799,10 +916,13 @@ fn run_by_fetcher(world: &World, path: &str, plain: Option<u64>, rendered: Optio
 
 /// Returns the repeated-page tags of the plain fetcher's attempts, by URL.
 fn repeated_page_tags(world: &World) -> Vec<(String, String, Option<String>)> {
-    let of_plain = world.attempts().into_iter().filter(|attempt| attempt.fetcher == "direct_access");
+    let of_plain =
+        world.attempts().into_iter().filter(|attempt| attempt.fetcher == "direct_access");
     let said = of_plain.filter_map(|attempt| {
-        let tag =
-            attempt.heuristics.iter().find(|tag| tag.heuristic.kind == fetchwise_types::heuristic::SAME_PAGE_AGAIN)?;
+        let tag = attempt
+            .heuristics
+            .iter()
+            .find(|tag| tag.heuristic.kind == fetchwise_types::heuristic::SAME_PAGE_AGAIN)?;
         let error = attempt.error_type.as_ref().map(|error| error.name().to_owned());
         Some((attempt.url.clone(), tag.heuristic.value.to_string(), error))
     });
@@ -817,7 +937,8 @@ fn a_page_for_several_addresses_is_a_block_once_another_fetcher_got_a_different_
     run_by_fetcher(&world, "/1", Some(SKETCH), None);
     run_by_fetcher(&world, "/2", Some(SKETCH), None);
     assert!(repeated_page_tags(&world).is_empty(), "two addresses are not a pattern");
-    // The plain fetcher fails for an address for which it got the page, and a browser gets something else.
+    // The plain fetcher fails for an address for which it got the page, and a browser gets
+    // something else.
     run_by_fetcher(&world, "/2", None, None);
     run_by_fetcher(&world, "/3", Some(SKETCH ^ 1), None);
     let said = repeated_page_tags(&world);
@@ -825,7 +946,10 @@ fn a_page_for_several_addresses_is_a_block_once_another_fetcher_got_a_different_
     assert!(said[0].0.ends_with("/3") && said[0].1 == "blocked", "{said:?}");
     assert_eq!(said[0].2.as_deref(), Some("blocked_403"));
     let last = world.attempts().pop().unwrap();
-    assert!(last.fetcher != "direct_access" && last.success, "another fetcher got the page: {last:?}");
+    assert!(
+        last.fetcher != "direct_access" && last.success,
+        "another fetcher got the page: {last:?}"
+    );
 }
 
 #[test]
@@ -834,12 +958,16 @@ fn a_stub_that_every_fetcher_gets_stays_content() {
     for n in 0..6 {
         run_by_fetcher(&world, &format!("/{n}"), Some(SKETCH), Some(SKETCH));
     }
-    // Fetchers agree on one address; on another one, a browser has reached a page that the plain fetcher has not.
+    // Fetchers agree on one address; on another one, a browser has reached a page that the plain
+    // fetcher has not.
     run_by_fetcher(&world, "/2", None, Some(SKETCH));
     run_by_fetcher(&world, "/far", None, None);
     run_by_fetcher(&world, "/7", Some(SKETCH), Some(SKETCH));
     let said = repeated_page_tags(&world);
-    assert!(said.len() >= 4 && said.iter().all(|(_, value, error)| value == "true" && error.is_none()), "{said:?}");
+    assert!(
+        said.len() >= 4 && said.iter().all(|(_, value, error)| value == "true" && error.is_none()),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -848,10 +976,17 @@ fn a_refused_connection_is_not_tried_by_a_browser() {
     let mut refused = FetchResult::from(Outcome::Network);
     refused.is_refused = true;
     let (asked, end) = world.run("/a", &[refused.clone(), refused]);
-    assert_eq!((asked, end.how), (vec!["direct_access".to_owned(); 2], failed(ErrorKind::NetworkError)));
-    let (asked, _) =
-        World::new().run("/a", &[Outcome::Network.into(), Outcome::Network.into(), Outcome::Content.into()]);
-    assert_eq!(asked, ["direct_access", "direct_access", "playwright"], "a broken connection may be about the fetcher");
+    assert_eq!(
+        (asked, end.how),
+        (vec!["direct_access".to_owned(); 2], failed(ErrorKind::NetworkError))
+    );
+    let (asked, _) = World::new()
+        .run("/a", &[Outcome::Network.into(), Outcome::Network.into(), Outcome::Content.into()]);
+    assert_eq!(
+        asked,
+        ["direct_access", "direct_access", "playwright"],
+        "a broken connection may be about the fetcher"
+    );
 }
 
 #[test]
@@ -867,13 +1002,22 @@ fn an_error_of_tls_that_another_client_may_not_have_goes_to_another_fetcher() {
         (&*asked, end.how),
         (&["direct_access".to_owned(), "playwright".to_owned()][..], VisitOutcome::Delivered)
     );
-    let failures: f64 = world.attempts().iter().filter(|attempt| !attempt.success).map(|attempt| attempt.weight).sum();
+    let failures: f64 = world
+        .attempts()
+        .iter()
+        .filter(|attempt| !attempt.success)
+        .map(|attempt| attempt.weight)
+        .sum();
     assert_eq!(failures, 0.0, "the plain fetcher is not to blame, on no site");
     // The browser's own word on the certificate is final.
     let (asked, end) = World::new().run("/a", &[of_client(), Outcome::Tls.into()]);
     assert_eq!((asked.len(), end.how), (2, failed(ErrorKind::TlsError)));
     let (asked, end) = World::new().run("/a", &[Outcome::Tls.into()]);
-    assert_eq!((asked.len(), end.how), (1, failed(ErrorKind::TlsError)), "over, or another host's: so for all clients");
+    assert_eq!(
+        (asked.len(), end.how),
+        (1, failed(ErrorKind::TlsError)),
+        "over, or another host's: so for all clients"
+    );
 }
 
 #[test]
@@ -887,7 +1031,10 @@ fn a_page_that_a_browser_does_not_wait_for_is_followed_once() {
     let second = fetch(&mut visit);
     assert_eq!((second.fetcher(), visit.url().path()), ("playwright", "/next"));
     visit.report(second, to("/again"));
-    assert!(!matches!(visit.next(), Step::Fetch(fetch) if fetch.redirected_to().is_some()), "it may come each time");
+    assert!(
+        !matches!(visit.next(), Step::Fetch(fetch) if fetch.redirected_to().is_some()),
+        "it may come each time"
+    );
 }
 
 #[test]
@@ -913,7 +1060,9 @@ fn complete_short_pages_of_a_host_outlive_the_process() {
     assert!(world.run("/a", &[short(1), short(1)]).1.is_delivered());
     let next = World::new();
     let dir = tempfile::tempdir().unwrap();
-    let (journal, _) = crate::journal::Journal::open(dir.path(), crate::journal::JournalOptions::default()).unwrap();
+    let (journal, _) =
+        crate::journal::Journal::open(dir.path(), crate::journal::JournalOptions::default())
+            .unwrap();
     for attempt in world.attempts() {
         journal.append_attempt(&attempt).unwrap();
     }
@@ -926,21 +1075,32 @@ fn complete_short_pages_of_a_host_outlive_the_process() {
 #[test]
 fn a_304_moves_no_measured_cost() {
     let costs_after = |outcome: Outcome| {
-        let measured = |name: &str| FetcherSpec { measures_cost: true, ..FetcherSpec::by_name(name) };
-        let builder = Selector::builder().without_pace().around(BEGIN).clock(Arc::new(Clock::fixed(BEGIN)));
+        let measured =
+            |name: &str| FetcherSpec { measures_cost: true, ..FetcherSpec::by_name(name) };
+        let builder =
+            Selector::builder().without_pace().around(BEGIN).clock(Arc::new(Clock::fixed(BEGIN)));
         let builder = builder.fetcher(measured("direct_access")).fetcher(measured("playwright"));
         let selector = Arc::new(builder.build().unwrap());
         // A host each: one alone has little say in what is common to all.
         let run = |name: &str, host: usize, outcome: &Outcome, ms| {
             let url = Url::parse(&format!("https://h{host}.org/a")).unwrap();
             let visit = Visit::new(Arc::clone(&selector), url).unwrap().prefer(name).unwrap();
-            drive(visit, &[FetchResult::from(outcome.clone()).with_duration(Duration::from_millis(ms))])
+            drive(
+                visit,
+                &[FetchResult::from(outcome.clone()).with_duration(Duration::from_millis(ms))],
+            )
         };
         let costs = || {
             let url = Url::parse("https://h0.org/b").unwrap();
-            let context = crate::selector::SelectContext { now: BEGIN, ..crate::selector::SelectContext::default() };
+            let context = crate::selector::SelectContext {
+                now: BEGIN,
+                ..crate::selector::SelectContext::default()
+            };
             let candidates = selector.explain(&url, &context).unwrap().candidates;
-            candidates.into_iter().map(|candidate| (candidate.fetcher.clone(), candidate.cost)).collect::<Vec<_>>()
+            candidates
+                .into_iter()
+                .map(|candidate| (candidate.fetcher.clone(), candidate.cost))
+                .collect::<Vec<_>>()
         };
         for n in 0..20 {
             run("direct_access", n, &Outcome::Content, 100);

@@ -1,5 +1,5 @@
-//! The visit and its host's pace: its waits, its reports to the pace, its returned permits, and holds as pauses of the
-//! host.
+//! The visit and its host's pace: its waits, its reports to the pace, its returned permits, and
+//! holds as pauses of the host.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,15 +46,24 @@ impl World {
     fn new(settings: PaceSettings) -> Self {
         let (clock, sink) = (Arc::new(Clock::fixed(BEGIN)), RecordingSink::default());
         let visits = VisitSettings { max_pace_wait: Duration::MAX, ..VisitSettings::default() };
-        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone()).visits(visits);
-        let builder =
-            ["direct_access", "playwright"].into_iter().fold(builder, |b, n| b.fetcher(FetcherSpec::by_name(n)));
+        let builder = Selector::builder()
+            .around(BEGIN)
+            .clock(Arc::clone(&clock))
+            .sink(sink.clone())
+            .visits(visits);
+        let builder = ["direct_access", "playwright"]
+            .into_iter()
+            .fold(builder, |b, n| b.fetcher(FetcherSpec::by_name(n)));
         Self { selector: Arc::new(builder.pace(Pace::new(settings)).build().unwrap()), clock, sink }
     }
 
     /// Returns a world at one request per second, with `n` good responses.
     fn known(n: u32) -> Self {
-        let world = Self::new(PaceSettings { mode: PaceMode::Fixed, initial_rate: 1.0, ..PaceSettings::default() });
+        let world = Self::new(PaceSettings {
+            mode: PaceMode::Fixed,
+            initial_rate: 1.0,
+            ..PaceSettings::default()
+        });
         for page in 0..n {
             assert!(world.run(&format!("/known/{page}"), Outcome::Content).is_delivered());
         }
@@ -119,15 +128,23 @@ fn requests_of_a_host_go_out_evenly_and_others_do_not_wait_for_it() {
     assert_eq!(why, WaitReason::Pace);
     assert!((900..=1100).contains(&until.since(world.clock.now()).as_millis()), "one a second");
     a.report(first, Outcome::Content);
-    assert_eq!(waits(b.next()), (WaitReason::Pace, until), "a response does not make the next request earlier");
+    assert_eq!(
+        waits(b.next()),
+        (WaitReason::Pace, until),
+        "a response does not make the next request earlier"
+    );
     let other = Url::parse("https://f.org/").unwrap();
-    assert!(matches!(Visit::new(Arc::clone(&world.selector), other).unwrap().next(), Step::Fetch(_)));
+    assert!(matches!(
+        Visit::new(Arc::clone(&world.selector), other).unwrap().next(),
+        Step::Fetch(_)
+    ));
     world.clock.set(until);
     assert!(matches!(b.next(), Step::Fetch(_)));
 }
 
-/// A crawl lost pages of a flaky host: the error that set off a hold was retried after the hold, when another visit had
-/// taken the host's trial. For everybody else a host on trial is paused, so the retry ended as a failure.
+/// A crawl lost pages of a flaky host: the error that set off a hold was retried after the hold,
+/// when another visit had taken the host's trial. For everybody else a host on trial is paused, so
+/// the retry ended as a failure.
 #[test]
 fn a_retry_after_a_hold_waits_for_the_trial_of_another_visit() {
     let world = World::known(8);
@@ -138,7 +155,8 @@ fn a_retry_after_a_hold_waits_for_the_trial_of_another_visit() {
         let mut visit = world.visit(&format!("/held/{n}"));
         let fetch = world.fetch(&mut visit);
         visit.report(fetch, FetchResult::from(Outcome::Http(503)).with_status(503));
-        // The one that begins the hold is part of the limit; the one before it is a failure that may pass.
+        // The one that begins the hold is part of the limit; the one before it is a failure that
+        // may pass.
         if world.selector.host_pause("e.org").is_none() {
             held = Some(visit);
         }
@@ -164,7 +182,10 @@ fn a_page_of_a_host_with_errors_at_any_rate_is_retried_more_than_once() {
     // Four errors in a row before anything is known of the host: one retry.
     let failed = world.run("/first", error());
     assert!(!failed.is_delivered() && noise().is_none());
-    assert_eq!(world.sink.attempts.lock().unwrap().iter().filter(|a| a.fetcher == "direct_access").count(), 2);
+    assert_eq!(
+        world.sink.attempts.lock().unwrap().iter().filter(|a| a.fetcher == "direct_access").count(),
+        2
+    );
     let mut requests = 0_u32;
     let mut fails = || {
         requests += 1;
@@ -198,9 +219,15 @@ fn a_dropped_fetch_returns_its_permit_and_a_retry_takes_its_own() {
     let world = World::known(8);
     let mut a = world.visit("/a");
     let first = world.fetch(&mut a);
-    assert_eq!(world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap().in_flight, 1);
+    assert_eq!(
+        world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap().in_flight,
+        1
+    );
     drop(first);
-    assert_eq!(world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap().in_flight, 0);
+    assert_eq!(
+        world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap().in_flight,
+        0
+    );
     let second = world.fetch(&mut a);
     a.report(second, Outcome::Network);
     assert_eq!(waits(a.next()).0, WaitReason::Pace, "the retry waits for its turn");
@@ -214,10 +241,14 @@ fn a_dropped_fetch_returns_its_permit_and_a_retry_takes_its_own() {
 fn an_unavailable_fetcher_leaves_its_permit_to_the_next_one() {
     let world = World::new(PaceSettings::default());
     let mut visit = world.visit("/a").prefer("playwright").unwrap();
-    let Step::Fetch(fetch) = visit.next() else { panic!("the first request of a host goes out at once") };
+    let Step::Fetch(fetch) = visit.next() else {
+        panic!("the first request of a host goes out at once")
+    };
     assert_eq!(fetch.fetcher(), "playwright");
     visit.unavailable(fetch, "its program is not there");
-    let Step::Fetch(fetch) = visit.next() else { panic!("no request was made, so there is nothing to wait for") };
+    let Step::Fetch(fetch) = visit.next() else {
+        panic!("no request was made, so there is nothing to wait for")
+    };
     assert_eq!(fetch.fetcher(), "direct_access");
     visit.report(fetch, Outcome::Content);
     assert!(matches!(visit.next(), Step::End(end) if end.is_delivered()));
@@ -248,7 +279,8 @@ fn a_limit_holds_the_host_ends_the_link_and_is_not_attributed_to_a_fetcher() {
     assert!(world.run("/c", Outcome::Content).is_delivered());
 }
 
-/// Returns what a visit gets while every request is answered with `refusal`: its end, and the fetchers that were used.
+/// Returns what a visit gets while every request is answered with `refusal`: its end, and the
+/// fetchers that were used.
 fn refused(world: &World, path: &str, refusal: &FetchResult) -> (End, Vec<String>) {
     let (mut visit, mut used) = (world.visit(path), Vec::new());
     loop {
@@ -263,8 +295,9 @@ fn refused(world: &World, path: &str, refusal: &FetchResult) -> (End, Vec<String
     }
 }
 
-/// Errors, cut connections and silence of a host that had just served ended links as failures of the host and counted
-/// against the fetcher, though they were its way to refuse a crawl that was too fast.
+/// Errors, cut connections and silence of a host that had just served ended links as failures of
+/// the host and counted against the fetcher, though they were its way to refuse a crawl that was
+/// too fast.
 #[test]
 fn a_limit_ends_no_link_and_blames_no_fetcher_whatever_it_answers() {
     let refusals = [
@@ -281,7 +314,8 @@ fn a_limit_ends_no_link_and_blames_no_fetcher_whatever_it_answers() {
         while ends.len() < 8 && !ends.last().is_some_and(|end: &End| end.was_trial) {
             ends.push(refused(&world, &format!("/refused/{}", ends.len()), &refusal).0);
         }
-        let is_limit = |end: &End| end.how == VisitOutcome::Failed(ErrorType::Known(ErrorKind::RateLimited));
+        let is_limit =
+            |end: &End| end.how == VisitOutcome::Failed(ErrorType::Known(ErrorKind::RateLimited));
         let (last, hold) = (ends.last().unwrap(), world.selector.host_pause("e.org"));
         assert!(is_limit(last) && last.was_trial, "{refusal:?}: {ends:?}");
         assert_eq!(last.paused_until, hold, "{refusal:?}");
@@ -289,12 +323,16 @@ fn a_limit_ends_no_link_and_blames_no_fetcher_whatever_it_answers() {
         assert!(attempts.iter().all(|attempt| attempt.weight == 0.0), "{refusal:?}: {attempts:#?}");
         world.clock.set(hold.unwrap());
         assert!(world.run("/after", Outcome::Content).is_delivered());
-        assert!(!world.run("/missing", FetchResult::from(Outcome::Http(404)).with_status(404)).was_trial);
+        assert!(
+            !world
+                .run("/missing", FetchResult::from(Outcome::Http(404)).with_status(404))
+                .was_trial
+        );
     }
 }
 
-/// A time that was too short made the second refused trial count against the fetcher, and the next trial, which came as
-/// the ban ended, went to a browser. From then on every page was rendered.
+/// A time that was too short made the second refused trial count against the fetcher, and the next
+/// trial, which came as the ban ended, went to a browser. From then on every page was rendered.
 #[test]
 fn trials_that_come_too_early_count_against_no_fetcher() {
     for (said, meant) in [(Some(5), 30), (None, 200), (Some(2), 500)] {
@@ -304,7 +342,11 @@ fn trials_that_come_too_early_count_against_no_fetcher() {
         while world.selector.host_pause("e.org").unwrap().since(begin).as_secs() < meant {
             let used;
             (end, used) = refused(&world, &format!("/trial/{trials}"), &limited(said));
-            assert_eq!((used.len(), &*used[0], end.was_trial), (1, "direct_access", true), "{said:?} {trials}");
+            assert_eq!(
+                (used.len(), &*used[0], end.was_trial),
+                (1, "direct_access", true),
+                "{said:?} {trials}"
+            );
             trials += 1;
         }
         assert!(trials > 1 && !end.is_delivered());
@@ -312,7 +354,9 @@ fn trials_that_come_too_early_count_against_no_fetcher() {
         let mut visit = world.visit("/last");
         let fetch = world.fetch(&mut visit);
         assert_eq!(fetch.fetcher(), "direct_access");
-        assert!(world.sink.attempts.lock().unwrap()[60..].iter().all(|attempt| attempt.weight == 0.0));
+        assert!(
+            world.sink.attempts.lock().unwrap()[60..].iter().all(|attempt| attempt.weight == 0.0)
+        );
     }
 }
 
@@ -320,13 +364,18 @@ fn trials_that_come_too_early_count_against_no_fetcher() {
 fn a_host_that_never_served_is_no_limit() {
     let world = World::new(PaceSettings::default());
     for n in 0..8 {
-        let (end, _) = refused(&world, &format!("/{n}"), &FetchResult::from(Outcome::Http(500)).with_status(500));
+        let (end, _) = refused(
+            &world,
+            &format!("/{n}"),
+            &FetchResult::from(Outcome::Http(500)).with_status(500),
+        );
         assert_eq!(end.how, VisitOutcome::Failed(ErrorType::Known(ErrorKind::ServerError)), "{n}");
         assert!(!end.was_trial);
     }
 }
 
-/// A page was lost to two refusals within a third of a second, though the host served others between them.
+/// A page was lost to two refusals within a third of a second, though the host served others
+/// between them.
 #[test]
 fn a_failure_of_a_host_that_served_is_retried_once_more_a_little_later() {
     let world = World::known(40);
@@ -342,10 +391,14 @@ fn a_failure_of_a_host_that_served_is_retried_once_more_a_little_later() {
     assert!(world.clock.now().since(before) >= Duration::from_secs(1));
     visit.report(fetch, failed());
     let Step::End(end) = visit.next() else { panic!("it has failed three times") };
-    assert_eq!((end.how, end.requests), (VisitOutcome::Failed(ErrorType::Known(ErrorKind::ServerError)), 3));
+    assert_eq!(
+        (end.how, end.requests),
+        (VisitOutcome::Failed(ErrorType::Known(ErrorKind::ServerError)), 3)
+    );
 }
 
-/// Three blocks in a row came by chance, and the fetcher that got the other pages was left out for ten minutes.
+/// Three blocks in a row came by chance, and the fetcher that got the other pages was left out for
+/// ten minutes.
 #[test]
 fn pages_that_a_host_blocks_at_any_rate_exclude_no_fetcher() {
     let world = World::new(PaceSettings::default());
@@ -358,12 +411,15 @@ fn pages_that_a_host_blocks_at_any_rate_exclude_no_fetcher() {
         is_plain
     };
     for page in 0..1200 {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let is_blocked = random >> 62 == 0;
         let mut visit = world.visit(&format!("/{page}"));
         loop {
             match visit.next() {
-                Step::Fetch(fetch) if is_blocked && fetch.fetcher() == "direct_access" => visit.report(fetch, block()),
+                Step::Fetch(fetch) if is_blocked && fetch.fetcher() == "direct_access" => {
+                    visit.report(fetch, block())
+                }
                 Step::Fetch(fetch) => visit.report(fetch, Outcome::Content),
                 Step::Wait(wait) => world.wait_until(wait.until()),
                 Step::End(_) => break,
@@ -402,15 +458,19 @@ fn a_trial_that_ends_meanwhile_rejects_no_visit() {
     }
 }
 
-/// While the flight of an earlier trial was about to end, the next trial had none: a link that asked later took its time
-/// limit, ten minutes, for a pause of the host.
+/// While the flight of an earlier trial was about to end, the next trial had none: a link that
+/// asked later took its time limit, ten minutes, for a pause of the host.
 #[test]
 fn a_trial_whose_predecessor_is_about_to_end_pauses_no_link_for_its_time_limit() {
     let world = World::known(8);
     world.run("/a", limited(Some(60)));
     let now = world.selector.host_pause("e.org").unwrap();
     world.clock.set(now);
-    let earlier = world.selector.state().trials.join("e.org", now, now.saturating_add(Duration::from_secs(9)));
+    let earlier = world.selector.state().trials.join(
+        "e.org",
+        now,
+        now.saturating_add(Duration::from_secs(9)),
+    );
     let (mut b, mut c) = (world.visit("/b"), world.visit("/c"));
     let first = b.next();
     drop(earlier);
@@ -425,7 +485,11 @@ fn a_trial_whose_predecessor_is_about_to_end_pauses_no_link_for_its_time_limit()
 
 #[test]
 fn requests_in_flight_at_a_limit_are_part_of_it() {
-    let world = World::new(PaceSettings { mode: PaceMode::Fixed, initial_rate: 20.0, ..PaceSettings::default() });
+    let world = World::new(PaceSettings {
+        mode: PaceMode::Fixed,
+        initial_rate: 20.0,
+        ..PaceSettings::default()
+    });
     for page in 0..3 {
         world.run(&format!("/known/{page}"), Outcome::Content);
     }
@@ -503,9 +567,13 @@ fn a_driver_that_does_not_wait_gets_the_time_and_leaves_no_state() {
 fn without_a_pace_nothing_waits_and_a_limit_ends_the_visit() {
     for is_set_off in [false, true] {
         let clock = Arc::new(Clock::fixed(BEGIN));
-        let builder = Selector::builder().around(BEGIN).clock(clock).fetcher(FetcherSpec::by_name("direct_access"));
+        let builder = Selector::builder()
+            .around(BEGIN)
+            .clock(clock)
+            .fetcher(FetcherSpec::by_name("direct_access"));
         let off = PaceSettings { mode: PaceMode::Off, ..PaceSettings::default() };
-        let builder = if is_set_off { builder.pace(Pace::new(off)) } else { builder.without_pace() };
+        let builder =
+            if is_set_off { builder.pace(Pace::new(off)) } else { builder.without_pace() };
         let selector = builder.build().unwrap();
         assert!(selector.pace().is_none());
         let url = Url::parse("https://e.org/").unwrap();
@@ -535,7 +603,9 @@ fn a_host_that_blocks_one_fetcher_for_good_is_tried_with_another() {
         let mut earliest = Timestamp::from_millis(i64::MAX);
         for visit in &mut visits {
             match visit.next() {
-                Step::Fetch(fetch) if fetch.fetcher() == "playwright" => visit.report(fetch, Outcome::Content),
+                Step::Fetch(fetch) if fetch.fetcher() == "playwright" => {
+                    visit.report(fetch, Outcome::Content)
+                }
                 Step::Fetch(fetch) => visit.report(fetch, block()),
                 Step::Wait(wait) => {
                     earliest = earliest.min(wait.until());
@@ -547,7 +617,8 @@ fn a_host_that_blocks_one_fetcher_for_good_is_tried_with_another() {
                 }
             }
             earliest = world.clock.now();
-            let hold = world.selector.host_pause("e.org").filter(|until| *until > world.clock.now());
+            let hold =
+                world.selector.host_pause("e.org").filter(|until| *until > world.clock.now());
             if hold.is_some() && holds.last() != Some(&hold) {
                 holds.push(hold);
             }
@@ -561,12 +632,16 @@ fn a_host_that_blocks_one_fetcher_for_good_is_tried_with_another() {
 fn a_delay_of_this_machine_is_not_the_hosts() {
     let rates = |local_ms: u64| {
         let world = World::new(PaceSettings { max_rate: 10.0, ..PaceSettings::default() });
-        let page = |duration| FetchResult::from(Outcome::Content).with_duration(Duration::from_millis(duration));
-        let rate = || world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap().rate;
+        let page = |duration| {
+            FetchResult::from(Outcome::Content).with_duration(Duration::from_millis(duration))
+        };
+        let rate =
+            || world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap().rate;
         (0..60).for_each(|n| drop(world.run(&format!("/quick/{n}"), page(100))));
         let before = rate();
         let late = page(400).with_local_delay(Duration::from_millis(local_ms));
-        // Three at a time: a response to a lone request is that of a quiet host, however slow it is.
+        // Three at a time: a response to a lone request is that of a quiet host, however slow it
+        // is.
         let mut under_way = std::collections::VecDeque::new();
         for n in 0..90 {
             let mut visit = world.visit(&format!("/late/{n}"));
@@ -591,10 +666,13 @@ fn a_304_is_no_latency_sample() {
     let latency_after = |outcome: Outcome| {
         let world = World::new(PaceSettings { max_rate: 10.0, ..PaceSettings::default() });
         let known = || {
-            let explanation = world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap();
+            let explanation =
+                world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap();
             explanation.latency.unwrap().0
         };
-        let slow = |outcome: Outcome, ms| FetchResult::from(outcome).with_duration(Duration::from_millis(ms));
+        let slow = |outcome: Outcome, ms| {
+            FetchResult::from(outcome).with_duration(Duration::from_millis(ms))
+        };
         (0..20).for_each(|n| drop(world.run(&format!("/page/{n}"), slow(Outcome::Content, 100))));
         let before = known();
         (0..20).for_each(|n| drop(world.run(&format!("/again/{n}"), slow(outcome.clone(), 5_000))));

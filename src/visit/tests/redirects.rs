@@ -1,4 +1,5 @@
-//! Redirects to other hosts: the host at the end gets what its response says, and the one that redirected does not.
+//! Redirects to other hosts: the host at the end gets what its response says, and the one that
+//! redirected does not.
 
 use super::*;
 use crate::selector::SelectContext;
@@ -17,7 +18,9 @@ fn from_target(answer: impl Into<FetchResult>) -> FetchResult {
 }
 
 fn limited() -> FetchResult {
-    FetchResult::from(Outcome::Blocked(Block::refusal())).with_status(429).with_retry_after(Duration::from_secs(86_400))
+    FetchResult::from(Outcome::Blocked(Block::refusal()))
+        .with_status(429)
+        .with_retry_after(Duration::from_secs(86_400))
 }
 
 fn block() -> FetchResult {
@@ -46,7 +49,12 @@ fn ways(answer: impl Into<FetchResult>) -> [(&'static str, Vec<FetchResult>); 3]
 }
 
 fn weights(world: &World, domain: &str) -> (f64, f64) {
-    let weights = world.selector.weights(("domain", domain), ContentKind::Page, "direct_access", world.clock.now());
+    let weights = world.selector.weights(
+        ("domain", domain),
+        ContentKind::Page,
+        "direct_access",
+        world.clock.now(),
+    );
     (weights.total, weights.blocked)
 }
 
@@ -55,7 +63,8 @@ fn a_limit_at_the_end_of_a_redirect_pauses_the_host_that_set_it_and_the_link() {
     for (way, answers) in ways(limited()) {
         let world = World::new();
         let (_, end) = world.run("/a", &answers);
-        let pause = |domain| world.selector.host_pause(domain).map(|until| until.since(BEGIN).as_secs());
+        let pause =
+            |domain| world.selector.host_pause(domain).map(|until| until.since(BEGIN).as_secs());
         assert_eq!((pause("e.org"), pause("v.net")), (None, Some(86_400)), "{way}");
         assert!(end.paused_until.is_some(), "{way}: the link has its own pause");
         let (asked, _) = world.run("/b", &[FetchResult::from(Outcome::Content)]);
@@ -67,14 +76,19 @@ fn a_limit_at_the_end_of_a_redirect_pauses_the_host_that_set_it_and_the_link() {
 #[test]
 fn blocks_at_the_end_of_redirects_pause_and_teach_the_host_that_blocked() {
     for (way, answers) in ways(block()) {
-        let world =
-            World::with(|b| b.visits(VisitSettings { escalate_after_block: false, ..VisitSettings::default() }));
+        let world = World::with(|b| {
+            b.visits(VisitSettings { escalate_after_block: false, ..VisitSettings::default() })
+        });
         for path in ["/a", "/b", "/c"] {
             world.run(path, &answers);
         }
         assert_eq!(world.selector.host_pause("e.org"), None, "{way}");
         assert!(world.selector.host_pause("v.net").is_some(), "{way}");
-        assert_eq!(weights(&world, "e.org"), (0.0, 0.0), "{way}: the redirector has blocked nothing");
+        assert_eq!(
+            weights(&world, "e.org"),
+            (0.0, 0.0),
+            "{way}: the redirector has blocked nothing"
+        );
         assert!(weights(&world, "v.net").1 > 2.9, "{way}");
     }
 }
@@ -87,13 +101,19 @@ fn an_attempt_names_both_hosts() {
         let attempts = world.attempts();
         let [attempt] = attempts.as_slice() else { panic!("{way}: {attempts:?}") };
         let tag = |kind| attempt.heuristic(kind);
-        assert_eq!((attempt.url.as_str(), attempt.link.as_str()), ("https://e.org/a.pdf", "https://e.org/a.pdf"));
+        assert_eq!(
+            (attempt.url.as_str(), attempt.link.as_str()),
+            ("https://e.org/a.pdf", "https://e.org/a.pdf")
+        );
         assert_eq!(
             (tag("domain"), tag("site"), tag("suffix"), tag("domain_path"), tag("redirected_by")),
             (Some("v.net"), Some("v.net"), None, Some("v.net|page"), Some("e.org")),
             "{way}"
         );
-        assert!(weights(&world, "v.net").0 > 0.9, "{way}: it counts as a page, as the URL that responded is");
+        assert!(
+            weights(&world, "v.net").0 > 0.9,
+            "{way}: it counts as a page, as the URL that responded is"
+        );
     }
 }
 
@@ -103,7 +123,10 @@ fn a_redirect_within_a_host_changes_nothing() {
     let there: Url = "https://www.e.org/deeper/b".parse().unwrap();
     world.run("/a", &[FetchResult::from(Outcome::Content).with_final_url(there)]);
     let attempts = world.attempts();
-    assert_eq!((attempts[0].heuristic("domain"), attempts[0].heuristic("redirected_by")), (Some("e.org"), None));
+    assert_eq!(
+        (attempts[0].heuristic("domain"), attempts[0].heuristic("redirected_by")),
+        (Some("e.org"), None)
+    );
     assert_eq!(attempts[0].heuristic("domain_path"), Some("e.org|a"));
 }
 
@@ -140,7 +163,10 @@ fn a_target_whose_pause_is_over_gets_one_trial_and_the_redirector_is_not_on_tria
     // The leader of the redirector's probe is still under way.
     assert_eq!(why(b.next()), WaitReason::Probe);
     a.report(trial, block());
-    assert!(world.selector.host_pause("v.net").unwrap() > world.clock.now(), "the trial was blocked");
+    assert!(
+        world.selector.host_pause("v.net").unwrap() > world.clock.now(),
+        "the trial was blocked"
+    );
     assert_eq!(world.selector.host_pause("e.org"), None);
 }
 
@@ -173,15 +199,24 @@ fn after_a_failure_behind_a_redirect_the_evidence_of_that_host_decides() {
 
 #[test]
 fn each_host_of_a_chain_has_its_own_pace() {
-    let settings = PaceSettings { mode: PaceMode::Fixed, initial_rate: 1.0, ..PaceSettings::default() };
+    let settings =
+        PaceSettings { mode: PaceMode::Fixed, initial_rate: 1.0, ..PaceSettings::default() };
     for (way, answers) in ways(limited()) {
         let world = World::with(|builder| builder.pace(Pace::new(settings.clone())));
         world.run("/a", &answers);
         let pace = world.selector.pace().unwrap();
         let held = |host| pace.hold(Scope::host(host), world.clock.now()).is_some();
         assert_eq!((held("e.org"), held("v.net")), (false, true), "{way}");
-        assert!(pace.has_delivered("e.org", None, world.clock.now()), "{way}: it has served the redirect");
+        assert!(
+            pace.has_delivered("e.org", None, world.clock.now()),
+            "{way}: it has served the redirect"
+        );
         assert!(!pace.has_delivered("v.net", None, world.clock.now()), "{way}");
-        assert!(world.selector.select(&target(), &SelectContext::first_attempt(world.clock.now())).is_ok());
+        assert!(
+            world
+                .selector
+                .select(&target(), &SelectContext::first_attempt(world.clock.now()))
+                .is_ok()
+        );
     }
 }

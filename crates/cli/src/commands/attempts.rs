@@ -29,8 +29,9 @@ pub(crate) const SHORT_ID: usize = 12;
 
 /// Show single attempts by URL, link, domain, time or outcome
 ///
-/// Prints attempts from the log in the order of recording, the newest first. It skips parts of the log without attempts
-/// of the requested time; with --limit the newest part may be enough. Text has the last twelve digits of each id.
+/// Prints attempts from the log in the order of recording, the newest first. It skips parts of the
+/// log without attempts of the requested time; with --limit the newest part may be enough. Text has
+/// the last twelve digits of each id.
 #[derive(Debug, Args)]
 #[command(
     after_help = "With --json, each attempt is a line in the format of export and import. explain --attempt takes an id, or \
@@ -80,7 +81,11 @@ struct Counts {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &AttemptsArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let mut wanted = args.range.query(&settings.clock)?;
     wanted.url = args.url.as_deref().map(read_url).transpose()?;
@@ -90,7 +95,8 @@ pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Output) ->
     let limit = args.limit.or((!out.json).then_some(DEFAULT_LIMIT));
     let (mut failed, mut is_first) = (None, true);
     let found = journal::attempts(&dir, &wanted, order, limit, |_, attempt| {
-        let heading = if std::mem::take(&mut is_first) && !out.json { out.line(heading()) } else { Ok(()) };
+        let heading =
+            if std::mem::take(&mut is_first) && !out.json { out.line(heading()) } else { Ok(()) };
         let text = if out.json { to_json_line(&attempt) } else { line(&attempt) };
         let shown = heading.and_then(|()| out.line(text));
         match shown {
@@ -141,7 +147,8 @@ fn tell(
         if out.json {
             let compacted_before = found.compacted_before.map(rfc3339::format);
             let attempts = found.shown;
-            let summary = Counts { attempts, segments, segments_read, bytes, bytes_read, compacted_before };
+            let summary =
+                Counts { attempts, segments, segments_read, bytes, bytes_read, compacted_before };
             return out.object(&SummaryJson { summary });
         }
         out.flush()?;
@@ -173,7 +180,11 @@ fn line(attempt: &Attempt) -> String {
     let time = took(Duration::from_millis(attempt.duration_ms));
     let id = attempt.id.simple().to_string();
     let id = &id[id.len() - SHORT_ID..];
-    let named = if attempt.link == attempt.url { String::new() } else { format!("  ({})", plain(&attempt.link)) };
+    let named = if attempt.link == attempt.url {
+        String::new()
+    } else {
+        format!("  ({})", plain(&attempt.link))
+    };
     format!(
         "{}  {id}  {outcome}  {status:>6}  {time:>7}  {:<18}  {}{named}",
         rfc3339::format(attempt.attempted_at),
@@ -184,6 +195,7 @@ fn line(attempt: &Attempt) -> String {
 
 /// Returns a URL in the form that attempts have.
 fn read_url(text: &str) -> Result<String, Failure> {
-    let url = parse(text.trim()).map_err(|error| Failure::usage(format_args!("{}: {error}", plain(text))))?;
+    let url = parse(text.trim())
+        .map_err(|error| Failure::usage(format_args!("{}: {error}", plain(text))))?;
     Ok(url.into())
 }

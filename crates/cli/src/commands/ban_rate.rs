@@ -17,8 +17,8 @@ use fetchwise_present::BanRateJson;
 
 /// Show how often a domain blocked, in whole UTC days
 ///
-/// The last ninety days come from daily counts, which include compacted attempts. Earlier days come from the attempts
-/// that are still in the log.
+/// The last ninety days come from daily counts, which include compacted attempts. Earlier days come
+/// from the attempts that are still in the log.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fetchwise ban-rate example.org --days 7 --json")]
 pub(crate) struct BanRateArgs {
@@ -33,7 +33,11 @@ pub(crate) struct BanRateArgs {
 const DAY_MS: i64 = 86_400_000;
 
 /// Runs the command.
-pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &BanRateArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let domain = read_domain(&args.domain)?;
     let (dir, now) = (settings.existing_dir()?, settings.clock.now());
     let (selector, _) = settings.load_selector()?;
@@ -52,22 +56,29 @@ pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Output) -> 
         out.object(&BanRateJson::new(&domain, args.days, sum, since))?;
         return Ok(Exit::Done);
     }
-    let (name, days) =
-        (plain(&domain), if args.days == 1 { "today".to_owned() } else { format!("in {} days", args.days) });
+    let (name, days) = (
+        plain(&domain),
+        if args.days == 1 { "today".to_owned() } else { format!("in {} days", args.days) },
+    );
     match rate {
-        Some(_) => {
-            out.line(format_args!("{name}: {banned} of {attempts} attempts blocked {days} ({})", percent(rate)))?
-        }
+        Some(_) => out.line(format_args!(
+            "{name}: {banned} of {attempts} attempts blocked {days} ({})",
+            percent(rate)
+        ))?,
         None => out.line(format_args!("{name}: no attempts {days}"))?,
     }
     if let Some(since) = since {
         let since = rfc3339::format(since);
-        out.line(styled(DIM, format_args!("attempts before {since} were compacted away and are not counted")))?;
+        out.line(styled(
+            DIM,
+            format_args!("attempts before {since} were compacted away and are not counted"),
+        ))?;
     }
     Ok(Exit::Done)
 }
 
-/// Returns the ban rate of the attempts before the daily counts, and the time before which attempts may be missing.
+/// Returns the ban rate of the attempts before the daily counts, and the time before which attempts
+/// may be missing.
 fn before_what_is_kept(
     dir: &Path,
     domain: &str,
@@ -79,7 +90,9 @@ fn before_what_is_kept(
     let mut wanted = AttemptQuery::default();
     wanted.domain = Some(domain.to_owned());
     wanted.since = Some(start(today.saturating_sub(i64::from(days) - 1)));
-    let until = start(today.saturating_sub(i64::from(BanRate::DAYS_KEPT) - 1)).as_millis().saturating_sub(1);
+    let until = start(today.saturating_sub(i64::from(BanRate::DAYS_KEPT) - 1))
+        .as_millis()
+        .saturating_sub(1);
     wanted.until = Some(Timestamp::from_millis(until));
     let mut history = DayHistory::default();
     let found = journal::attempts(dir, &wanted, Order::OldestFirst, None, |_, attempt| {

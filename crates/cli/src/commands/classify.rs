@@ -96,7 +96,11 @@ struct Item {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &ClassifyArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     if args.show_rules {
         out.raw(Detector::shipped_rules().as_bytes())?;
         return Ok(Exit::Done);
@@ -116,11 +120,17 @@ pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Output) ->
     }
 }
 
-fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Output) -> Result<Exit, Failure> {
+fn single(
+    detector: &Detector,
+    path: &Path,
+    args: &ClassifyArgs,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let body = if is_stdin(path) { read_body(io::stdin().lock()) } else { read_body(open(path)?) };
     let body = body.map_err(|error| unreadable(path, &error))?;
     let url = args.url.as_deref();
-    let page = Page { url, final_url: None, status: args.status, headers: &args.header, body: &body };
+    let page =
+        Page { url, final_url: None, status: args.status, headers: &args.header, body: &body };
     let verdict = VerdictJson::read(detector, &page, args.explain, &mut Scratch::default());
     if out.json {
         out.object(&verdict)?;
@@ -131,9 +141,15 @@ fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Outpu
 }
 
 /// Classifies a batch on all processors, one block of lines after the other.
-fn batch(detector: &Detector, path: &Path, explain: bool, out: &mut Output) -> Result<Exit, Failure> {
+fn batch(
+    detector: &Detector,
+    path: &Path,
+    explain: bool,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let mut lines = open_lines(path, MAX_LINE_BYTES)?;
-    let folder = if is_stdin(path) { Path::new("") } else { path.parent().unwrap_or(Path::new("")) };
+    let folder =
+        if is_stdin(path) { Path::new("") } else { path.parent().unwrap_or(Path::new("")) };
     let mut exit = Exit::Done;
     let mut table = Table::new(&["verdict", "url", "reason"]);
     loop {
@@ -152,16 +168,26 @@ fn batch(detector: &Detector, path: &Path, explain: bool, out: &mut Output) -> R
             match result {
                 Ok(verdict) if out.json => out.object(&verdict)?,
                 Ok(verdict) => {
-                    let name =
-                        verdict.url.clone().or(verdict.body_path.as_ref().map(|path| path.display().to_string()));
-                    table.row([label(&verdict).to_owned(), name.unwrap_or_default(), verdict.reason.clone()]);
+                    let name = verdict
+                        .url
+                        .clone()
+                        .or(verdict.body_path.as_ref().map(|path| path.display().to_string()));
+                    table.row([
+                        label(&verdict).to_owned(),
+                        name.unwrap_or_default(),
+                        verdict.reason.clone(),
+                    ]);
                 }
                 Err(error) => {
                     exit = Exit::Failed;
                     match out.json {
                         true => out.object(&error)?,
                         false => {
-                            table.row(["error".to_owned(), format!("line {}", error.line), error.error]);
+                            table.row([
+                                "error".to_owned(),
+                                format!("line {}", error.line),
+                                error.error,
+                            ]);
                         }
                     }
                 }
@@ -230,7 +256,9 @@ fn read_line(
     let headers = match headers(item.headers.unwrap_or_default()) {
         Some(headers) => headers,
         None => {
-            let error = "`headers` must be an object of names and values, or a list of [name, value] pairs".to_owned();
+            let error =
+                "`headers` must be an object of names and values, or a list of [name, value] pairs"
+                    .to_owned();
             return Err(fail(item.url, "invalid_line", error));
         }
     };
@@ -238,11 +266,16 @@ fn read_line(
     let body = match File::open(&path).and_then(read_body) {
         Ok(body) => body,
         Err(error) => {
-            return Err(fail(item.url, "unreadable_body", format!("cannot read {}: {error}", shown(&path))));
+            return Err(fail(
+                item.url,
+                "unreadable_body",
+                format!("cannot read {}: {error}", shown(&path)),
+            ));
         }
     };
     let status = item.status.unwrap_or(200);
-    let page = Page { url: item.url.as_deref(), final_url: None, status, headers: &headers, body: &body };
+    let page =
+        Page { url: item.url.as_deref(), final_url: None, status, headers: &headers, body: &body };
     let mut verdict = VerdictJson::read(detector, &page, explain, scratch);
     verdict.body_path = Some(item.body_path);
     Ok(verdict)
@@ -308,21 +341,27 @@ fn text(verdict: &VerdictJson, out: &mut Output) -> Result<(), Failure> {
     // Parts of rules match on most pages; a program that needs all of them uses JSON.
     match matches.iter().filter(|m| !m.counted).count() {
         0 => Ok(()),
-        parts => out
-            .line(styled(DIM, format_args!("{parts} more parts of rules matched without effect (--json lists them)"))),
+        parts => out.line(styled(
+            DIM,
+            format_args!("{parts} more parts of rules matched without effect (--json lists them)"),
+        )),
     }
 }
 
 /// Parses a confidence.
 fn parse_confidence(text: &str) -> Result<f32, String> {
     let sure = text.parse().ok().filter(|sure| (0.05..=1.0).contains(sure));
-    sure.ok_or_else(|| format!("{text:?} is not a valid confidence: expected a number from 0.05 to 1"))
+    sure.ok_or_else(|| {
+        format!("{text:?} is not a valid confidence: expected a number from 0.05 to 1")
+    })
 }
 
 /// Parses `Name: value`.
 fn parse_header(text: &str) -> Result<Header, String> {
     match text.split_once(':') {
-        Some((name, value)) if !name.trim().is_empty() => Ok(Header::new(name.trim(), value.trim())),
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok(Header::new(name.trim(), value.trim()))
+        }
         _ => Err(format!("{text:?} is not a valid header: expected 'Name: value'")),
     }
 }

@@ -1,15 +1,16 @@
 //! The syntax of the command line: the list of commands.
 //!
-//! The arguments of a command are in its own file, the global ones in `parse::global`. `setup::settings` resolves them.
+//! The arguments of a command are in its own file, the global ones in `parse::global`.
+//! `setup::settings` resolves them.
 //!
 //! Must not know: files, the environment and the clock.
 
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{
-    attempts, ban_rate, classify, completions, config, detect, explain, export, fetch, fetchers, fleet, hosts,
-    identity, import, importance, lab, links, maintenance, priors, query, reload, replay_policy, rollout, select,
-    serve, stats, try_url, unpause,
+    attempts, ban_rate, classify, completions, config, detect, explain, export, fetch, fetchers,
+    fleet, hosts, identity, import, importance, lab, links, maintenance, priors, query, reload,
+    replay_policy, rollout, select, serve, stats, try_url, unpause,
 };
 use crate::parse::global::GlobalArgs;
 
@@ -75,7 +76,8 @@ pub(crate) enum Command {
     Testbed(lab::LabArgs),
     #[command(flatten)]
     Maintain(maintenance::MaintainCommand),
-    /// Compare policies in synthetic worlds, with a virtual clock and no network (needs fetchwise-lab)
+    /// Compare policies in synthetic worlds, with a virtual clock and no network (needs
+    /// fetchwise-lab)
     Simulate(lab::LabArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
@@ -88,8 +90,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Look",
         &[
-            "stats", "hosts", "links", "attempts", "explain", "select", "query", "ban-rate", "classify", "detect",
-            "unpause",
+            "stats", "hosts", "links", "attempts", "explain", "select", "query", "ban-rate",
+            "classify", "detect", "unpause",
         ],
     ),
     ("Log", &["import", "export", "snapshot", "compact", "verify", "repair", "forget"]),
@@ -115,7 +117,9 @@ pub(crate) fn command() -> clap::Command {
         }
         list.push('\n');
     }
-    let template = format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}{{options}}{{after-help}}");
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}{{options}}{{after-help}}"
+    );
     Cli::command().help_template(template)
 }
 
@@ -126,7 +130,8 @@ impl Cli {
     ) -> Result<Self, clap::Error> {
         let mut command = command();
         let matches = command.try_get_matches_from_mut(words)?;
-        <Self as clap::FromArgMatches>::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+        <Self as clap::FromArgMatches>::from_arg_matches(&matches)
+            .map_err(|error| error.format(&mut command))
     }
 }
 
@@ -136,7 +141,8 @@ mod tests {
 
     #[test]
     fn every_command_is_in_one_group_of_the_help() {
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let mut grouped: Vec<&str> =
+            GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         grouped.sort_unstable();
         let mut command = Cli::command();
         command.build();
@@ -154,9 +160,10 @@ mod tests {
 
     #[test]
     fn global_options_work_before_and_after_the_command() {
-        for line in
-            ["fetchwise --json --data-dir d select http://e.org", "fetchwise select http://e.org --data-dir d --json"]
-        {
+        for line in [
+            "fetchwise --json --data-dir d select http://e.org",
+            "fetchwise select http://e.org --data-dir d --json",
+        ] {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             assert!(cli.global.json && cli.global.data_dir == Some("d".into()), "{line}");
         }

@@ -1,4 +1,5 @@
-//! `completions` and `man`: shell completions and manual pages, generated from the syntax of the command line.
+//! `completions` and `man`: shell completions and manual pages, generated from the syntax of the
+//! command line.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +12,9 @@ use crate::terminal::output::{Output, shown};
 
 /// Print a completion script for a shell
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  fetchwise completions bash > ~/.local/share/bash-completion/completions/fetchwise")]
+#[command(
+    after_help = "Example:\n  fetchwise completions bash > ~/.local/share/bash-completion/completions/fetchwise"
+)]
 pub(crate) struct CompletionsArgs {
     /// Choose the shell
     #[arg(value_enum)]
@@ -20,7 +23,9 @@ pub(crate) struct CompletionsArgs {
 
 /// Print the manual page, or write one for each command
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  fetchwise man | man -l -\n  fetchwise man --out ~/.local/share/man/man1")]
+#[command(
+    after_help = "Examples:\n  fetchwise man | man -l -\n  fetchwise man --out ~/.local/share/man/man1"
+)]
 pub(crate) struct ManArgs {
     /// Write the pages of all commands into this folder
     #[arg(long, value_name = "DIR")]
@@ -28,7 +33,11 @@ pub(crate) struct ManArgs {
 }
 
 /// Prints a completion script for `syntax`.
-pub(crate) fn completions(args: &CompletionsArgs, mut syntax: Command, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn completions(
+    args: &CompletionsArgs,
+    mut syntax: Command,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut syntax, "fetchwise", &mut script);
     out.raw(&script)?;

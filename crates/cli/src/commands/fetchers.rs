@@ -13,8 +13,9 @@ use fetchwise::analytics::Costs;
 
 /// List the fetchers, their costs, and why any is unavailable
 ///
-/// Lists the fetchers of the config; without any, the built-in ones and those in the log. The time is the median over
-/// all attempts, the size the median over the pages whose server announced it. A fetcher that renders has no size.
+/// Lists the fetchers of the config; without any, the built-in ones and those in the log. The time
+/// is the median over all attempts, the size the median over the pages whose server announced it. A
+/// fetcher that renders has no size.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise fetchers\n  \
@@ -39,7 +40,11 @@ struct FetcherJson<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &FetchersArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &FetchersArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     settings.warn_if_dir_missing();
     let available = FetcherAvailability::find(settings, &args.browser)?;
     let (selector, _) = settings.load_selector()?;
@@ -47,12 +52,20 @@ pub(crate) fn run(args: &FetchersArgs, settings: &Settings, out: &mut Output) ->
     if dir.is_dir() {
         log_scan::attempts(&dir, |attempt| costs.observe(&attempt))?;
     }
-    let mut table =
-        Table::new(&["fetcher", "class", ">cost", ">attempts", ">median time", ">median size", "available"]);
+    let mut table = Table::new(&[
+        "fetcher",
+        "class",
+        ">cost",
+        ">attempts",
+        ">median time",
+        ">median size",
+        "available",
+    ]);
     for (_, spec) in selector.candidates() {
         let why = available.left_out_reason(&spec.name).and_then(|why| why.lines().next());
         let cost = costs.of(&spec.name);
-        // A server announces the size of what it sends, which is not the page after its scripts ran.
+        // A server announces the size of what it sends, which is not the page after its scripts
+        // ran.
         let median_bytes = cost.median_bytes.filter(|_| !spec.renders);
         if out.json {
             out.object(&FetcherJson {

@@ -63,7 +63,11 @@ struct HostLine<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &HostsArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let (selector, _) = settings.load_selector()?;
     let now = settings.clock.now();
@@ -91,11 +95,17 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Re
         known.entry(host).or_default().default_pages = pages;
     }
     let wanted: Vec<String> = args.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-    known.retain(|host, of| (wanted.is_empty() || wanted.contains(host)) && (!args.paused || of.paused.is_some()));
+    known.retain(|host, of| {
+        (wanted.is_empty() || wanted.contains(host)) && (!args.paused || of.paused.is_some())
+    });
     if out.json {
         for (host, of) in &known {
             let line = HostJson::new(host, of.paused.as_ref(), of.pace.as_ref(), now);
-            out.object(&HostLine { host: line, network_blocks: of.network_blocks, default_pages: of.default_pages })?;
+            out.object(&HostLine {
+                host: line,
+                network_blocks: of.network_blocks,
+                default_pages: of.default_pages,
+            })?;
         }
         return Ok(Exit::Done);
     }
@@ -140,7 +150,9 @@ fn pages_by_host(dir: &Path, wanted: &AttemptQuery) -> Result<BTreeMap<String, u
 
 /// Says which hosts fail at any rate.
 fn note_flaky(known: &BTreeMap<String, HostState>) {
-    let of = |(host, of): (&String, &HostState)| Some((plain(host).to_string(), of.pace.as_ref()?.noise_text()?));
+    let of = |(host, of): (&String, &HostState)| {
+        Some((plain(host).to_string(), of.pace.as_ref()?.noise_text()?))
+    };
     for (host, noise) in known.iter().filter_map(of).take(NAMED_HOSTS) {
         note(format_args!("{host} is flaky: {noise}"));
     }
@@ -155,9 +167,16 @@ fn note_network_blocks(known: &BTreeMap<String, HostState>) {
     let refused = known.iter().filter(|(_, of)| of.network_blocks > 0);
     let (mut names, hosts) = (Vec::new(), refused.clone().count());
     names.extend(refused.take(NAMED_HOSTS).map(|(host, _)| plain(host).to_string()));
-    let more = if hosts > names.len() { format!(" and {} more", hosts - names.len()) } else { String::new() };
-    let (count, of) =
-        if pages == 1 { ("1 page was".to_owned(), "it") } else { (format!("{pages} pages were"), "them") };
+    let more = if hosts > names.len() {
+        format!(" and {} more", hosts - names.len())
+    } else {
+        String::new()
+    };
+    let (count, of) = if pages == 1 {
+        ("1 page was".to_owned(), "it")
+    } else {
+        (format!("{pages} pages were"), "them")
+    };
     note(format_args!(
         "{count} refused by this crawler's network in the last 24 hours, not by the site: {}{more}\nhint: log in to \
          the network, ask its administrator, or fetch {of} from another network or through a proxy",
@@ -191,7 +210,10 @@ fn table(known: &BTreeMap<String, HostState>, now: Timestamp) -> Table {
             cell(pace.and_then(|pace| pace.ceiling).map(|(_, window)| window.to_owned())),
             cell(pace.and_then(|pace| pace.next_probe).map(|(_, next)| rate(next))),
             cell(pace.and_then(|pace| pace.next_probe).map(|(at, _)| rest(at.since(now)))),
-            cell(pace.and_then(|pace| pace.error_noise).map(|share| format!("{:.0} %", 100.0 * share))),
+            cell(
+                pace.and_then(|pace| pace.error_noise)
+                    .map(|share| format!("{:.0} %", 100.0 * share)),
+            ),
             cell(of.paused.as_ref().map(|paused| span(paused.paused_until.since(now)))),
             cell((of.network_blocks > 0).then(|| of.network_blocks.to_string())),
             cell((of.default_pages > 0).then(|| of.default_pages.to_string())),

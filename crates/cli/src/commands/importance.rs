@@ -1,4 +1,5 @@
-//! `importance`: how much each heuristic reveals about success, with an option to record it in the log.
+//! `importance`: how much each heuristic reveals about success, with an option to record it in the
+//! log.
 
 use clap::Args;
 
@@ -12,9 +13,10 @@ use fetchwise_present::ImportanceJson;
 
 /// Show how much each heuristic reveals about success
 ///
-/// Covers each type and each value with more than ten attempts that is known before a request, and with --after also
-/// those that only the response tells, such as its status. The gain is the distance between its success rate and
-/// that of all attempts; the bits are the mutual information with success. Run it periodically, for example by a timer.
+/// Covers each type and each value with more than ten attempts that is known before a request, and
+/// with --after also those that only the response tells, such as its status. The gain is the
+/// distance between its success rate and that of all attempts; the bits are the mutual information
+/// with success. Run it periodically, for example by a timer.
 #[derive(Debug, Args)]
 #[command(
     after_help = "The row of a type has no value; its gain is the mean over its attempts, each by its value. With \
@@ -35,7 +37,11 @@ pub(crate) struct ImportanceArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &ImportanceArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let mut fold = ImportanceFold::default();
     log_scan::attempts(&dir, |attempt| fold.observe(&attempt))?;
@@ -45,7 +51,12 @@ pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Output) 
         let at = settings.clock.now();
         for row in &rows {
             let importance = row.gain.clamp(0.0, 1.0) as f32;
-            let entry = ImportanceEntry { kind: row.kind.clone(), value: row.value.clone(), importance, at };
+            let entry = ImportanceEntry {
+                kind: row.kind.clone(),
+                value: row.value.clone(),
+                importance,
+                at,
+            };
             journal.append_importance(&entry)?;
         }
         journal.close()?;
@@ -53,17 +64,25 @@ pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Output) 
     let limit = args.limit.unwrap_or(usize::MAX);
     let groups: &[bool] = if args.after { &[false, true] } else { &[false] };
     let first = |after: bool, is_type: bool| -> Vec<&Importance> {
-        rows.iter().filter(|row| row.after == after && row.value.is_none() == is_type).take(limit).collect()
+        rows.iter()
+            .filter(|row| row.after == after && row.value.is_none() == is_type)
+            .take(limit)
+            .collect()
     };
     if out.json {
-        for row in groups.iter().flat_map(|after| [first(*after, true), first(*after, false)]).flatten() {
+        for row in
+            groups.iter().flat_map(|after| [first(*after, true), first(*after, false)]).flatten()
+        {
             out.object(&ImportanceJson::from(row))?;
         }
     } else if rows.is_empty() {
         out.line(format_args!("no heuristic has more than {MIN_SAMPLE} attempts yet"))?;
     } else {
         let baseline = rows.first().map_or(0.0, |row| row.baseline);
-        out.line(styled(HEADING, format_args!("{:.1} % of the attempts that count succeed", 100.0 * baseline)))?;
+        out.line(styled(
+            HEADING,
+            format_args!("{:.1} % of the attempts that count succeed", 100.0 * baseline),
+        ))?;
         for after in groups {
             let what = if *after { "told by the response" } else { "known before the request" };
             out.line(format_args!("\n{}", styled(HEADING, what)))?;
@@ -73,7 +92,10 @@ pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Output) 
     }
     if args.write {
         let types = rows.iter().filter(|row| row.value.is_none()).count();
-        note(format_args!("recorded the importance of {types} types and {} values", rows.len() - types));
+        note(format_args!(
+            "recorded the importance of {types} types and {} values",
+            rows.len() - types
+        ));
     }
     Ok(Exit::Done)
 }

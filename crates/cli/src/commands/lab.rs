@@ -1,4 +1,5 @@
-//! `demo`, `testbed` and `simulate`: commands of another program, `fetchwise-lab`, which shows and measures fetchwise.
+//! `demo`, `testbed` and `simulate`: commands of another program, `fetchwise-lab`, which shows and
+//! measures fetchwise.
 //!
 //! Owns: finding that program next to this one, and what to say where it is missing.
 //!
@@ -22,7 +23,10 @@ const LAB: &str = "fetchwise-lab";
 pub(crate) struct LabArgs {
     /// Words for fetchwise-lab
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
-    #[allow(dead_code, reason = "they are passed on as they were typed, with the options before the command")]
+    #[allow(
+        dead_code,
+        reason = "they are passed on as they were typed, with the options before the command"
+    )]
     words: Vec<OsString>,
 }
 
@@ -73,7 +77,8 @@ mod tests {
         assert_eq!(failure.exit(), Exit::Usage);
         let text = failure.to_string();
         assert!(
-            text.ends_with("`cargo run --release -p fetchwise-lab -- demo`") && text.lines().count() == 1,
+            text.ends_with("`cargo run --release -p fetchwise-lab -- demo`")
+                && text.lines().count() == 1,
             "{text}"
         );
         let lab = own.with_file_name(format!("fetchwise-lab{}", std::env::consts::EXE_SUFFIX));

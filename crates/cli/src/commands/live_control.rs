@@ -1,7 +1,8 @@
-//! What a running crawl or server does when another process asks it to: it ends pauses and forgets, in memory and in its
-//! log, and reads its settings again.
+//! What a running crawl or server does when another process asks it to: it ends pauses and forgets,
+//! in memory and in its log, and reads its settings again.
 //!
-//! Invariants: a request takes the same path as the command without a running process, so that the log has the same.
+//! Invariants: a request takes the same path as the command without a running process, so that the
+//! log has the same.
 //!
 //! Must not know: how requests arrive.
 
@@ -37,9 +38,11 @@ pub(crate) struct LiveControl {
 }
 
 impl LiveControl {
-    /// Listens in the data directory of the log, until the result is closed. Called within a runtime.
+    /// Listens in the data directory of the log, until the result is closed. Called within a
+    /// runtime.
     pub(crate) fn listen(self, process: &'static str) -> Option<ControlSocket> {
-        let (pauses, server, tasks) = (self.pauses.clone(), self.server.clone(), tokio::runtime::Handle::current());
+        let (pauses, server, tasks) =
+            (self.pauses.clone(), self.server.clone(), tokio::runtime::Handle::current());
         let told = move |reloaded: &Reloaded| {
             if reloaded.changed_pace {
                 pauses.iter().for_each(PauseControl::paces_changed);
@@ -56,9 +59,21 @@ impl LiveControl {
     }
 
     /// Returns a process with this selector and log.
-    pub(crate) fn new(selector: &Arc<Selector>, journal: &Arc<Journal>, fleet: Option<Arc<dyn Membership>>) -> Self {
+    pub(crate) fn new(
+        selector: &Arc<Selector>,
+        journal: &Arc<Journal>,
+        fleet: Option<Arc<dyn Membership>>,
+    ) -> Self {
         let (selector, journal) = (Arc::clone(selector), Arc::clone(journal));
-        Self { selector, journal, fleet, pauses: None, server: None, reloader: None, reading: Mutex::new(()) }
+        Self {
+            selector,
+            journal,
+            fleet,
+            pauses: None,
+            server: None,
+            reloader: None,
+            reading: Mutex::new(()),
+        }
     }
 }
 
@@ -76,7 +91,9 @@ impl Controlled for LiveControl {
                 self.pauses.iter().for_each(|pauses| pauses.link_unpaused(&link));
                 self.unpaused(until).await
             }
-            ControlRequest::Unpause { .. } => Err("expected either a host or a link to unpause".to_owned()),
+            ControlRequest::Unpause { .. } => {
+                Err("expected either a host or a link to unpause".to_owned())
+            }
             ControlRequest::Forget { domain: Some(name), link: None } => {
                 self.forget(TombstoneTarget::Domain(domain(&name)?)).await
             }
@@ -84,7 +101,9 @@ impl Controlled for LiveControl {
                 self.forget(TombstoneTarget::Link(link)).await
             }
             ControlRequest::Reload {} => self.reload().await,
-            ControlRequest::Forget { .. } => Err("expected either a domain or a link to forget".to_owned()),
+            ControlRequest::Forget { .. } => {
+                Err("expected either a domain or a link to forget".to_owned())
+            }
         }
     }
 }
@@ -94,18 +113,25 @@ impl LiveControl {
     async fn unpaused(&self, until: Option<Timestamp>) -> Result<ControlResult, String> {
         if until.is_some() {
             let settled = self.journal.settled().await;
-            settled.map_err(|error| format!("unpaused in memory but not in the log yet: {error}"))?;
+            settled
+                .map_err(|error| format!("unpaused in memory but not in the log yet: {error}"))?;
         }
         let was_paused_until = until.map(rfc3339::format);
-        Ok(ControlResult { unpaused: until.is_some(), was_paused_until, ..ControlResult::default() })
+        Ok(ControlResult {
+            unpaused: until.is_some(),
+            was_paused_until,
+            ..ControlResult::default()
+        })
     }
 
     /// Reads the settings again. Reading files blocks, so another thread does it.
     async fn reload(&self) -> Result<ControlResult, String> {
         let reloader = self.reloader.clone().ok_or("its settings cannot change while it runs")?;
+        let reloaded = tokio::task::spawn_blocking(move || reloader.reload())
+            .await
+            .map_err(|error| error.to_string())?;
         let reloaded =
-            tokio::task::spawn_blocking(move || reloader.reload()).await.map_err(|error| error.to_string())?;
-        let reloaded = reloaded.map_err(|failure| format!("all settings are unchanged: {failure}"))?;
+            reloaded.map_err(|failure| format!("all settings are unchanged: {failure}"))?;
         Ok(ControlResult { reloaded: Some(reloaded.words), ..ControlResult::default() })
     }
 
@@ -115,7 +141,8 @@ impl LiveControl {
         let (selector, journal) = (Arc::clone(&self.selector), Arc::clone(&self.journal));
         let (wanted, is_alone) = (target.clone(), self.fleet.is_none());
         // Reading the log blocks, so another thread does it.
-        let work = tokio::task::spawn_blocking(move || forget(&selector, &journal, &wanted, at, is_alone));
+        let work =
+            tokio::task::spawn_blocking(move || forget(&selector, &journal, &wanted, at, is_alone));
         let mut done = work.await.map_err(|error| error.to_string())??;
         match (&target, &self.pauses) {
             (_, None) => {}
@@ -145,7 +172,8 @@ fn forget(
     is_alone: bool,
 ) -> Result<ControlResult, String> {
     let mut append = |stone: &Tombstone| journal.append_tombstone(stone).map(drop);
-    let forgot = maintenance::forget_live(journal, selector, target, at, &mut append).map_err(|e| e.to_string())?;
+    let forgot = maintenance::forget_live(journal, selector, target, at, &mut append)
+        .map_err(|e| e.to_string())?;
     let peers = match target {
         TombstoneTarget::Domain(domain) if is_alone => {
             let append = |stone: &Tombstone| match forgot.is_nothing() {
@@ -168,5 +196,6 @@ fn forget(
 }
 
 fn domain(text: &str) -> Result<String, String> {
-    read_domain(text).map_err(|_| "the domain is not valid: expected a name such as example.org".to_owned())
+    read_domain(text)
+        .map_err(|_| "the domain is not valid: expected a name such as example.org".to_owned())
 }

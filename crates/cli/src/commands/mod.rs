@@ -1,6 +1,8 @@
-//! One file or folder per subcommand: its arguments, its work, and its results. `args` lists the commands.
+//! One file or folder per subcommand: its arguments, its work, and its results. `args` lists the
+//! commands.
 //!
-//! A command of a feature has its syntax in every build. Without the feature it fails and names the build that has it.
+//! A command of a feature has its syntax in every build. Without the feature it fails and names the
+//! build that has it.
 //!
 //! Must not know: how the program starts and ends.
 

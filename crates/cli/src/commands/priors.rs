@@ -36,8 +36,8 @@ enum PriorsCommand {
     },
     /// Make the data directory start with the priors of this file, in place of earlier ones
     ///
-    /// The file is copied to priors.json in the data directory. Remove that file to start without priors. A running
-    /// crawler goes on as before.
+    /// The file is copied to priors.json in the data directory. Remove that file to start without
+    /// priors. A running crawler goes on as before.
     Import {
         /// Read this file
         #[arg(value_name = "FILE")]
@@ -52,14 +52,23 @@ struct PriorsJson<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &PriorsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &PriorsArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     match &args.command {
         PriorsCommand::Export { file, force } => export(file, *force, settings, out),
         PriorsCommand::Import { file } => import(file, settings, out),
     }
 }
 
-fn export(file: &Path, is_forced: bool, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+fn export(
+    file: &Path,
+    is_forced: bool,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     settings.existing_dir()?;
     let (selector, _) = settings.load_selector()?;
     let priors = selector.portable_priors(settings.clock.now());

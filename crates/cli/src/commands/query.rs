@@ -15,8 +15,8 @@ use fetchwise::heuristic::url::domain_of;
 
 /// Show how often each fetcher delivered, given some heuristics
 ///
-/// Counts the attempts in the log that have all of the heuristics. These counts are exact; `explain` shows estimates
-/// from evidence, which is kept per single heuristic.
+/// Counts the attempts in the log that have all of the heuristics. These counts are exact;
+/// `explain` shows estimates from evidence, which is kept per single heuristic.
 #[derive(Debug, Args)]
 #[command(
     after_help = "attempts are all matches; counted are those whose outcome counts, without failures that the fetcher \
@@ -52,7 +52,8 @@ struct ConditionalJson<'a> {
 struct PeerCountsJson {
     own_attempts: u64,
     peer_attempts: u64,
-    /// The part of them that is known as evidence only; counted if the query asks for one domain and nothing else.
+    /// The part of them that is known as evidence only; counted if the query asks for one domain
+    /// and nothing else.
     peer_snapshot_attempts: u64,
     peer_success_rate: Option<f64>,
     peer_decayed_success_rate: Option<f64>,
@@ -101,14 +102,20 @@ impl JoinedRow {
     }
 }
 
-/// Returns the domain if the query asks for nothing else; only then the evidence of peers can be counted.
+/// Returns the domain if the query asks for nothing else; only then the evidence of peers can be
+/// counted.
 fn only_domain(all_of: &[Heuristic]) -> Option<&str> {
     let [one] = all_of else { return None };
     (one.kind == "domain").then_some(&*one.value)
 }
 
 /// Returns the joined rows: in the order of the node's own, then the fetchers that only peers used.
-fn join_rows(own: &Query, theirs: &Query, domain: Option<&str>, told: Option<&PeerEvidence>) -> Vec<JoinedRow> {
+fn join_rows(
+    own: &Query,
+    theirs: &Query,
+    domain: Option<&str>,
+    told: Option<&PeerEvidence>,
+) -> Vec<JoinedRow> {
     let mut rows: Vec<JoinedRow> =
         own.rows().into_iter().map(|own| JoinedRow { own, ..JoinedRow::default() }).collect();
     let place = |rows: &mut Vec<JoinedRow>, fetcher: &str| {
@@ -123,8 +130,9 @@ fn join_rows(own: &Query, theirs: &Query, domain: Option<&str>, told: Option<&Pe
         let at = place(&mut rows, &other.fetcher);
         rows[at].theirs = other;
     }
-    let said =
-        told.zip(domain).and_then(|(told, domain)| told.share.domain_totals([domain].into_iter()).remove(domain));
+    let said = told
+        .zip(domain)
+        .and_then(|(told, domain)| told.share.domain_totals([domain].into_iter()).remove(domain));
     for said in said.iter().flatten() {
         let at = place(&mut rows, &said.fetcher);
         rows[at].folded = [said].into_iter().collect();
@@ -133,15 +141,21 @@ fn join_rows(own: &Query, theirs: &Query, domain: Option<&str>, told: Option<&Pe
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    let all_of: Vec<Heuristic> = args.all_of.iter().map(|(kind, value)| heuristic(kind, value)).collect();
+pub(crate) fn run(
+    args: &QueryArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
+    let all_of: Vec<Heuristic> =
+        args.all_of.iter().map(|(kind, value)| heuristic(kind, value)).collect();
     let now = settings.clock.now();
     let mut query = Query::new(all_of.clone(), settings.decay()?, now);
     let dir = settings.existing_dir()?;
     log_scan::attempts(&dir, |attempt| query.observe(&attempt))?;
     let mut theirs = Query::new(all_of.clone(), settings.decay()?, now);
     let told = peer_attempt_counts::read(&dir, settings, |fact| theirs.observe_fact(fact))?;
-    let others: &[&str] = if told.is_some() { &[">others' attempts", ">success", ">decayed", ">of"] } else { &[] };
+    let others: &[&str] =
+        if told.is_some() { &[">others' attempts", ">success", ">decayed", ">of"] } else { &[] };
     let own = ["fetcher", ">attempts", ">counted", ">success", ">decayed", ">of"];
     let mut table = Table::new(&[own.as_slice(), others].concat());
     let domain = only_domain(&all_of);
@@ -163,7 +177,14 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Output) -> Re
         }
         let (attempts, counted) = (row.attempts.to_string(), row.counted.to_string());
         let total = format!("{:.2}", row.total);
-        let own = [row.fetcher.clone(), attempts, counted, percent(success_rate), percent(decayed_success_rate), total];
+        let own = [
+            row.fetcher.clone(),
+            attempts,
+            counted,
+            percent(success_rate),
+            percent(decayed_success_rate),
+            total,
+        ];
         let theirs = [
             both.attempts().to_string(),
             percent(both.success_rate()),
@@ -175,13 +196,19 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Output) -> Re
     if !out.json {
         match table.is_empty() {
             true => {
-                let wanted: Vec<String> = all_of.iter().map(|h| format!("{}={}", h.kind, h.value)).collect();
-                out.line(crate::terminal::output::plain(&format!("no attempt has {}", wanted.join(" and "))))?;
+                let wanted: Vec<String> =
+                    all_of.iter().map(|h| format!("{}={}", h.kind, h.value)).collect();
+                out.line(crate::terminal::output::plain(&format!(
+                    "no attempt has {}",
+                    wanted.join(" and ")
+                )))?;
             }
             false => out.line(table)?,
         }
-        if let Some(note) =
-            told.as_ref().filter(|_| domain.is_none()).and_then(|told| told.note("they are not counted"))
+        if let Some(note) = told
+            .as_ref()
+            .filter(|_| domain.is_none())
+            .and_then(|told| told.note("they are not counted"))
         {
             out.line(note)?;
         }
@@ -189,7 +216,8 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Output) -> Re
     Ok(Exit::Done)
 }
 
-/// Returns a heuristic in the form that attempts have: host names and suffixes in lower case, a domain without `www.`.
+/// Returns a heuristic in the form that attempts have: host names and suffixes in lower case, a
+/// domain without `www.`.
 fn heuristic(kind: &str, value: &str) -> Heuristic {
     let value = match kind {
         "domain" => domain_of(&value.to_ascii_lowercase()).to_owned(),
@@ -202,8 +230,12 @@ fn heuristic(kind: &str, value: &str) -> Heuristic {
 /// Parses `type=value`.
 fn parse_heuristic(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((kind, value)) if !kind.trim().is_empty() => Ok((kind.trim().to_owned(), value.trim().to_owned())),
-        _ => Err(format!("{text:?} is not a valid heuristic: expected TYPE=VALUE, such as domain=example.org")),
+        Some((kind, value)) if !kind.trim().is_empty() => {
+            Ok((kind.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err(format!(
+            "{text:?} is not a valid heuristic: expected TYPE=VALUE, such as domain=example.org"
+        )),
     }
 }
 

@@ -10,8 +10,8 @@ use crate::terminal::output::{Output, plain};
 
 /// Let the running `fetch` or `serve` read its settings again
 ///
-/// Mode, router table, rules, `[rollout]`, `[pace]` and the costs of fetchers take effect at once. If a file is invalid,
-/// all settings stay, and the error is that of `config check`.
+/// Mode, router table, rules, `[rollout]`, `[pace]` and the costs of fetchers take effect at once.
+/// If a file is invalid, all settings stay, and the error is that of `config check`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "The process reads the files and the environment that it was started with. SIGHUP does the same.\n\n\

@@ -1,4 +1,5 @@
-//! `replay-policy`: off-policy evaluation, the estimated value of a policy on the log of another one.
+//! `replay-policy`: off-policy evaluation, the estimated value of a policy on the log of another
+//! one.
 
 use clap::Args;
 use serde::Serialize;
@@ -12,9 +13,9 @@ use fetchwise::policy;
 
 /// Evaluate a policy on the log of another one (off-policy evaluation)
 ///
-/// Replays the log and lets the policy decide at each first attempt of a fetch. The logged result of that choice is
-/// weighted by the probability with which the log's own policy made it. The estimate is the value of a fetch, in plain
-/// requests.
+/// Replays the log and lets the policy decide at each first attempt of a fetch. The logged result
+/// of that choice is weighted by the probability with which the log's own policy made it. The
+/// estimate is the value of a fetch, in plain requests.
 #[derive(Debug, Args)]
 #[command(
     after_help = "estimate is doubly robust: the selector's own expectation, corrected by the log where both chose \
@@ -63,7 +64,11 @@ impl EstimateJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &ReplayPolicyArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let evaluators = args.policy.iter().map(|name| evaluator(name.trim(), settings));
     let mut evaluators = evaluators.collect::<Result<Vec<_>, _>>()?;
@@ -73,14 +78,18 @@ pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Output
         attempt.attempted_at = attempt.attempted_at.min(now);
         evaluators.iter_mut().for_each(|evaluator| evaluator.add(&attempt));
     })?;
-    let evaluations: Vec<Evaluation> = evaluators.into_iter().map(OffPolicyEvaluator::finish).collect();
+    let evaluations: Vec<Evaluation> =
+        evaluators.into_iter().map(OffPolicyEvaluator::finish).collect();
     for evaluation in &evaluations {
         for warning in &evaluation.warnings {
             note(format_args!("warning: {}: {}", plain(&evaluation.policy), plain(warning)));
         }
     }
     if out.json {
-        return evaluations.iter().try_for_each(|evaluation| out.object(&json(evaluation))).map(|()| Exit::Done);
+        return evaluations
+            .iter()
+            .try_for_each(|evaluation| out.object(&json(evaluation)))
+            .map(|()| Exit::Done);
     }
     let mut table = Table::new(&[
         "policy",
@@ -96,16 +105,24 @@ pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Output
         table.row([
             evaluation.policy.clone(),
             shown(evaluation.fetches, of.value),
-            format!("{} to {}", shown(evaluation.fetches, of.ci_low), shown(evaluation.fetches, of.ci_high)),
+            format!(
+                "{} to {}",
+                shown(evaluation.fetches, of.ci_low),
+                shown(evaluation.fetches, of.ci_high)
+            ),
             shown(evaluation.agreed, evaluation.inverse_propensity.value),
             evaluation.fetches.to_string(),
-            percent((evaluation.fetches > 0).then(|| evaluation.agreed as f64 / evaluation.fetches as f64)),
+            percent(
+                (evaluation.fetches > 0)
+                    .then(|| evaluation.agreed as f64 / evaluation.fetches as f64),
+            ),
             format!("{:.0}", evaluation.effective_sample),
         ]);
     }
     if let Some(any) = evaluations.first() {
         let of = any.logged;
-        let interval = format!("{} to {}", shown(any.fetches, of.ci_low), shown(any.fetches, of.ci_high));
+        let interval =
+            format!("{} to {}", shown(any.fetches, of.ci_low), shown(any.fetches, of.ci_high));
         let dash = || "-".to_owned();
         table.row([
             "(the log)".to_owned(),

@@ -23,10 +23,11 @@ const PAIRS_SHOWN: usize = 3;
 
 /// Compare learning with the router table, or put learning back into service
 ///
-/// Shows both arms: success, cost, requests per page, bans and latency, each with a 95 % interval that treats hosts,
-/// not requests, as the sample. In the modes shadow and split it also shows how often the arms agree, where they
-/// differ, and the estimated value of learning where the table served. Without --since it covers the current stage: the
-/// time since mode, share or table changed.
+/// Shows both arms: success, cost, requests per page, bans and latency, each with a 95 % interval
+/// that treats hosts, not requests, as the sample. In the modes shadow and split it also shows how
+/// often the arms agree, where they differ, and the estimated value of learning where the table
+/// served. Without --since it covers the current stage: the time since mode, share or table
+/// changed.
 #[derive(Debug, Args)]
 #[command(after_help = "TIME is RFC 3339, a day (2026-01-31), or an age (7d, 12h).\n\n\
     Examples:\n  \
@@ -72,7 +73,10 @@ impl FromStr for When {
         match (at, humantime::parse_duration(text)) {
             (Ok(at), _) => Ok(Self::At(at)),
             (_, Ok(span)) => Ok(Self::Ago(span)),
-            _ => Err("expected 2026-01-31T12:00:00Z, 2026-01-31, or an age such as 7d or 12h".to_owned()),
+            _ => {
+                Err("expected 2026-01-31T12:00:00Z, 2026-01-31, or an age such as 7d or 12h"
+                    .to_owned())
+            }
         }
     }
 }
@@ -84,7 +88,11 @@ struct ResumedJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &RolloutArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &RolloutArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
     let kept = settings.rollout()?;
     if args.resume {
@@ -93,10 +101,13 @@ pub(crate) fn run(args: &RolloutArgs, settings: &Settings, out: &mut Output) -> 
     let now = settings.clock.now();
     let window = match (args.since, args.until) {
         (None, None) => window_of(kept.as_ref()),
-        (since, until) => Window { since: since.map(|when| when.at(now)), until: until.map(|when| when.at(now)) },
+        (since, until) => {
+            Window { since: since.map(|when| when.at(now)), until: until.map(|when| when.at(now)) }
+        }
     };
     let policy = settings.config.policy.as_deref().unwrap_or("default");
-    let blank = settings.selector_with_policy(fetchwise::policy::by_name(policy).map_err(Failure::usage)?)?;
+    let blank = settings
+        .selector_with_policy(fetchwise::policy::by_name(policy).map_err(Failure::usage)?)?;
     let mut fold = RolloutSummary::new(window, costs_of(&blank)).with_shadow(blank);
     log_scan::attempts(&dir, |mut attempt| {
         // As for evidence: a time in the future counts as now.
@@ -122,7 +133,10 @@ fn resume(settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
         kept.write(&dir).map_err(Failure::failed)?;
     }
     if out.json {
-        out.object(&ResumedJson { resumed: lifted.is_some(), reason: lifted.map(|fallen| fallen.reason) })?;
+        out.object(&ResumedJson {
+            resumed: lifted.is_some(),
+            reason: lifted.map(|fallen| fallen.reason),
+        })?;
         return Ok(Exit::Done);
     }
     match lifted {
@@ -151,7 +165,9 @@ fn show(rollout: &Rollout, guard: &GuardSettings, out: &mut Output) -> Result<()
     }
     let [learning, legacy] = &rollout.comparison.arms;
     if learning.visits + legacy.visits == 0 {
-        out.line("no arm has served a visit yet: docs/guides/rollout.md explains how to start a rollout")?;
+        out.line(
+            "no arm has served a visit yet: docs/guides/rollout.md explains how to start a rollout",
+        )?;
         return Ok(());
     }
     out.line("")?;
@@ -163,7 +179,10 @@ fn show(rollout: &Rollout, guard: &GuardSettings, out: &mut Output) -> Result<()
     ))?;
     let left_out = rollout.comparison.named + rollout.comparison.unknown;
     if left_out > 0 {
-        out.line(styled(DIM, format_args!("left out: {left_out} visits without a decision of an arm")))?;
+        out.line(styled(
+            DIM,
+            format_args!("left out: {left_out} visits without a decision of an arm"),
+        ))?;
     }
     if rollout.agreement.asked > 0 {
         out.line("")?;
@@ -188,10 +207,13 @@ fn stage_text(rollout: &Rollout) -> String {
         None => format!("{span}; no stage has begun: no crawler ran with a router table"),
         Some(stage) => {
             let share = match stage.mode == Mode::Split.name() {
-                true => format!(" with {:.1} % of the hosts to learning", 100.0 * stage.split_share),
+                true => {
+                    format!(" with {:.1} % of the hosts to learning", 100.0 * stage.split_share)
+                }
                 false => String::new(),
             };
-            let (mode, routes, began) = (plain(&stage.mode), stage.routes, rfc3339::format(stage.began));
+            let (mode, routes, began) =
+                (plain(&stage.mode), stage.routes, rfc3339::format(stage.began));
             format!("{span}; current stage: {mode}{share}, {routes} routes, since {began}")
         }
     }
@@ -204,33 +226,59 @@ fn comparison_table(rollout: &Rollout) -> Table {
     let mut table = Table::new(&["", "learning", "legacy", "learning minus legacy"]);
     let of_all = percents(&[learning, legacy].map(|arm| arm.share_of_visits.unwrap_or_default()));
     let visits = |arm: &ArmFigures, share: &str| format!("{} ({share})", arm.visits);
-    table.row(["visits".into(), visits(learning, &of_all[0]), visits(legacy, &of_all[1]), String::new()]);
+    table.row([
+        "visits".into(),
+        visits(learning, &of_all[0]),
+        visits(legacy, &of_all[1]),
+        String::new(),
+    ]);
     let row = |table: &mut Table, name: &str, of: &dyn Fn(&ArmFigures) -> String| {
         table.row([name.to_owned(), of(learning), of(legacy), String::new()]);
     };
     row(&mut table, "hosts", &|arm| arm.hosts.to_string());
     row(&mut table, "requests", &|arm| arm.requests.to_string());
     let shares = [learning, legacy].map(|arm| {
-        arm.shares.map_or_else(|| vec!["-".to_owned(); 3], |of| percents(&[of.delivered, of.blocked, of.failed]))
+        arm.shares.map_or_else(
+            || vec!["-".to_owned(); 3],
+            |of| percents(&[of.delivered, of.blocked, of.failed]),
+        )
     });
-    for (place, name) in ["delivered", "lost to blocks", "failed otherwise"].into_iter().enumerate() {
-        table.row([name.to_owned(), shares[0][place].clone(), shares[1][place].clone(), String::new()]);
+    for (place, name) in ["delivered", "lost to blocks", "failed otherwise"].into_iter().enumerate()
+    {
+        table.row([
+            name.to_owned(),
+            shares[0][place].clone(),
+            shares[1][place].clone(),
+            String::new(),
+        ]);
     }
     let figures: [FigureRow<'_>; 6] = [
         ("success", |arm| &arm.success, apart.map(|d| &d.success), Unit::Percent),
         ("cost per page", |arm| &arm.cost_per_page, apart.map(|d| &d.cost_per_page), Unit::Number),
-        ("requests per page", |arm| &arm.requests_per_page, apart.map(|d| &d.requests_per_page), Unit::Number),
+        (
+            "requests per page",
+            |arm| &arm.requests_per_page,
+            apart.map(|d| &d.requests_per_page),
+            Unit::Number,
+        ),
         ("blocked visits", |arm| &arm.ban_rate, apart.map(|d| &d.ban_rate), Unit::Percent),
         ("latency, p50", |arm| &arm.latency_p50_ms, apart.map(|d| &d.latency_p50_ms), Unit::Time),
         ("latency, p95", |arm| &arm.latency_p95_ms, apart.map(|d| &d.latency_p95_ms), Unit::Time),
     ];
     for (name, of, apart, unit) in figures {
         let apart = apart.map_or_else(String::new, |figure| unit.words(figure, true));
-        table.row([name.to_owned(), unit.words(of(learning), false), unit.words(of(legacy), false), apart]);
+        table.row([
+            name.to_owned(),
+            unit.words(of(learning), false),
+            unit.words(of(legacy), false),
+            apart,
+        ]);
     }
     let first = [learning, legacy].map(|arm| {
-        let shares = percents(&arm.fetchers.iter().map(|fetcher| fetcher.share).collect::<Vec<_>>());
-        let names = arm.fetchers.iter().zip(shares).map(|(of, share)| format!("{} {share}", of.fetcher));
+        let shares =
+            percents(&arm.fetchers.iter().map(|fetcher| fetcher.share).collect::<Vec<_>>());
+        let names =
+            arm.fetchers.iter().zip(shares).map(|(of, share)| format!("{} {share}", of.fetcher));
         names.take(3).collect::<Vec<_>>().join(", ")
     });
     let [learning, legacy] = first;
@@ -251,7 +299,8 @@ enum Unit {
 
 impl Unit {
     fn words(self, figure: &Figure, is_difference: bool) -> String {
-        let (Some(value), Some(low), Some(high)) = (figure.value, figure.ci_low, figure.ci_high) else {
+        let (Some(value), Some(low), Some(high)) = (figure.value, figure.ci_low, figure.ci_high)
+        else {
             return "-".to_owned();
         };
         let number = |value: f64, signed: bool| {
@@ -273,7 +322,8 @@ impl Unit {
     }
 }
 
-/// Returns shares as percentages with one digit, rounded so that they add up to the sum of the shares.
+/// Returns shares as percentages with one digit, rounded so that they add up to the sum of the
+/// shares.
 fn percents(shares: &[f64]) -> Vec<String> {
     let tenths: Vec<f64> = shares.iter().map(|share| share * 1000.0).collect();
     let mut floors: Vec<i64> = tenths.iter().map(|tenth| tenth.floor() as i64).collect();
@@ -286,7 +336,8 @@ fn percents(shares: &[f64]) -> Vec<String> {
 }
 
 fn print_agreement(of: &Agreement, out: &mut Output) -> Result<(), Failure> {
-    let shares = percents(&[of.agreed_share.unwrap_or_default(), of.differed_share.unwrap_or_default()]);
+    let shares =
+        percents(&[of.agreed_share.unwrap_or_default(), of.differed_share.unwrap_or_default()]);
     out.line(format_args!(
         "{} visits with decisions of both arms: the same fetcher in {}, different ones in {}",
         of.asked, shares[0], shares[1]
@@ -300,13 +351,22 @@ fn print_agreement(of: &Agreement, out: &mut Output) -> Result<(), Failure> {
     if of.hosts.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(&["differences", "table", "learning", ">visits", ">of", ">first requests only"]);
+    let mut table =
+        Table::new(&["differences", "table", "learning", ">visits", ">of", ">first requests only"]);
     let row = |name: String, differing: &Differing, of: u64| {
         let Differing { table, learning, visits, first_cost, .. } = differing;
-        [name, table.clone(), learning.clone(), visits.to_string(), of.to_string(), format!("{first_cost:+.0}")]
+        [
+            name,
+            table.clone(),
+            learning.clone(),
+            visits.to_string(),
+            of.to_string(),
+            format!("{first_cost:+.0}"),
+        ]
     };
     for (place, differing) in of.pairs.iter().take(PAIRS_SHOWN).enumerate() {
-        let name = if place == 0 { format!("all {} hosts", of.hosts_differing) } else { String::new() };
+        let name =
+            if place == 0 { format!("all {} hosts", of.hosts_differing) } else { String::new() };
         table.styled_row(HEADING, row(name, differing, of.asked));
     }
     for host in of.hosts.iter().take(HOSTS_SHOWN) {
@@ -320,7 +380,10 @@ fn print_agreement(of: &Agreement, out: &mut Output) -> Result<(), Failure> {
 
 fn print_shadow_value(shadow: &ShadowWorth, out: &mut Output) -> Result<(), Failure> {
     let words = |of: &Worth| format!("{:.2} ({:.2} to {:.2})", of.value, of.ci_low, of.ci_high);
-    out.line(styled(HEADING, "estimated value of learning where the table served, in plain requests per visit"))?;
+    out.line(styled(
+        HEADING,
+        "estimated value of learning where the table served, in plain requests per visit",
+    ))?;
     out.line(format_args!(
         "the table {}; learning {}; gain {}; over {} visits",
         words(&shadow.table),
@@ -337,13 +400,17 @@ fn print_shadow_value(shadow: &ShadowWorth, out: &mut Output) -> Result<(), Fail
 fn guard_text(rollout: &Rollout, guard: &GuardSettings) -> String {
     let is_split = rollout.stage.as_ref().is_some_and(|stage| stage.mode == Mode::Split.name());
     if !guard.is_on {
-        return "the guard is off (rollout.fall_back): it cannot take learning out of service".to_owned();
+        return "the guard is off (rollout.fall_back): it cannot take learning out of service"
+            .to_owned();
     }
     if rollout.fallen_back.is_some() {
         return styled(DIM, "the guard is inactive while learning is out of service");
     }
     if !is_split {
-        return styled(DIM, "the guard works in mode split only: other modes have no two arms to compare");
+        return styled(
+            DIM,
+            "the guard works in mode split only: other modes have no two arms to compare",
+        );
     }
     match (&rollout.last_look, rollout.next_look_at) {
         (Some(look), Some(next)) => format!(
@@ -363,9 +430,17 @@ mod tests {
 
     #[test]
     fn rounded_shares_keep_their_sum() {
-        for shares in [vec![1.0 / 3.0; 3], vec![0.0005, 0.9995], vec![0.123_45, 0.5, 0.376_55], vec![1.0, 0.0]] {
+        for shares in [
+            vec![1.0 / 3.0; 3],
+            vec![0.0005, 0.9995],
+            vec![0.123_45, 0.5, 0.376_55],
+            vec![1.0, 0.0],
+        ] {
             let shown = percents(&shares);
-            let tenths: i64 = shown.iter().map(|text| text.replace(['.', ' ', '%'], "").parse::<i64>().unwrap()).sum();
+            let tenths: i64 = shown
+                .iter()
+                .map(|text| text.replace(['.', ' ', '%'], "").parse::<i64>().unwrap())
+                .sum();
             assert_eq!(tenths, 1000, "{shown:?}");
         }
         assert_eq!(percents(&[0.0, 0.0]), ["0.0 %", "0.0 %"]);
@@ -374,7 +449,10 @@ mod tests {
     #[test]
     fn times_are_points_days_or_ages() {
         let now = Timestamp::from_millis(1_790_000_000_000);
-        assert_eq!("7d".parse::<When>().unwrap().at(now).as_millis(), now.as_millis() - 7 * 86_400_000);
+        assert_eq!(
+            "7d".parse::<When>().unwrap().at(now).as_millis(),
+            now.as_millis() - 7 * 86_400_000
+        );
         assert_eq!("2026-01-31".parse::<When>(), "2026-01-31T00:00:00Z".parse());
         assert!(["", "soon", "2026-13-01", "-1d"].iter().all(|text| text.parse::<When>().is_err()));
     }

@@ -10,9 +10,9 @@ use fetchwise::heuristic::url::without_user;
 
 /// Show which fetcher would be used, without any request
 ///
-/// Considers the fetchers that `fetch` could use: those of the config; without any, a plain request and the browser if
-/// there is one. If the best fetcher according to the log is unavailable, the output names it and the fallback. Results
-/// come in the order of the URLs.
+/// Considers the fetchers that `fetch` could use: those of the config; without any, a plain request
+/// and the browser if there is one. If the best fetcher according to the log is unavailable, the
+/// output names it and the fallback. Results come in the order of the URLs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise select https://example.org/docs/a.pdf\n  \
@@ -27,7 +27,11 @@ pub(crate) struct SelectArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &SelectArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &SelectArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let mut decider = Decider::new(settings, &args.context)?;
     let mut exit = Exit::Done;
     each_url(&args.urls, |text, line| {

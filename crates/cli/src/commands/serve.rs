@@ -1,7 +1,7 @@
 //! `serve`: decisions, attempts and visits over HTTP, for crawlers in any language.
 //!
-//! Owns: how a server is built from the settings, its start and its end. The crate `fetchwise-serve` responds to
-//! requests.
+//! Owns: how a server is built from the settings, its start and its end. The crate
+//! `fetchwise-serve` responds to requests.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -17,7 +17,9 @@ use tokio::task::JoinHandle;
 
 use super::fetch::args::{PaceArgs, parse_size, parse_time};
 use super::live_control::LiveControl;
-use crate::commands::fetch::build_crawler::{about_guard, journal_options, pace, reloaded_pace, visits};
+use crate::commands::fetch::build_crawler::{
+    about_guard, journal_options, pace, reloaded_pace, visits,
+};
 use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::shutdown;
 use crate::setup::background_maintenance;
@@ -47,7 +49,8 @@ const LISTEN_HINTS: ListenHints = ListenHints {
     token: "create a token with `fetchwise serve --new-token --token-file tokens.txt`, or set FETCHWISE_TOKEN",
 };
 /// The hints for a public address that cannot be used.
-const PUBLIC_HINTS: ListenHints = ListenHints { example: "--public 127.0.0.1:7118", ..LISTEN_HINTS };
+const PUBLIC_HINTS: ListenHints =
+    ListenHints { example: "--public 127.0.0.1:7118", ..LISTEN_HINTS };
 /// The largest number of connections of the public listener.
 const PUBLIC_CONNECTIONS: usize = 1024;
 /// File descriptors that are not connections: the log, its segments, the runtime.
@@ -59,17 +62,20 @@ const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Serve decisions, attempts, visits and the dashboard over HTTP
 ///
-/// A crawler in any language asks which fetcher to use, fetches with its own client, and reports the result: by a
-/// visit, or by single decisions and attempts. The server has exclusive access to the data directory while it runs.
+/// A crawler in any language asks which fetcher to use, fetches with its own client, and reports
+/// the result: by a visit, or by single decisions and attempts. The server has exclusive access to
+/// the data directory while it runs.
 #[derive(Debug, Args)]
-#[command(after_help = "Tokens come from --token-file (one per line, in plain text or as `sha256:HASH`) or from \
+#[command(
+    after_help = "Tokens come from --token-file (one per line, in plain text or as `sha256:HASH`) or from \
     $FETCHWISE_TOKEN. A server needs one unless it listens on loopback only.\n\n\
     Examples:\n  fetchwise serve --listen 127.0.0.1:7117\n  \
     curl -d '{\"urls\": [\"https://example.org/\"]}' http://127.0.0.1:7117/v1/select\n  \
     fetchwise serve --new-token --token-file tokens.txt       print a new token and store its hash\n  \
     fetchwise serve --listen 0.0.0.0:7117 --token-file tokens.txt\n  \
     fetchwise serve --public 127.0.0.1:7118 --config fetchwise.toml    publish the crawler's keys and card\n  \
-    fetchwise serve --read-only data    watch the log of a running crawl")]
+    fetchwise serve --read-only data    watch the log of a running crawl"
+)]
 pub(crate) struct ServeArgs {
     /// Listen on this address; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = LISTEN)]
@@ -88,10 +94,12 @@ pub(crate) struct ServeArgs {
         conflicts_with_all = ["new_token", "brokers"]
     )]
     pub(crate) read_only: Option<Option<PathBuf>>,
-    /// Publish key directory, card, page and IP ranges of `[identity]` on this address, without a token
+    /// Publish key directory, card, page and IP ranges of `[identity]` on this address, without a
+    /// token
     #[arg(long, value_name = "ADDR")]
     pub(crate) public: Option<String>,
-    /// Sign requests of clients by `[identity]`: `POST /v1/sign`, and `headers` of visits; needs a token
+    /// Sign requests of clients by `[identity]`: `POST /v1/sign`, and `headers` of visits; needs a
+    /// token
     #[arg(long, conflicts_with = "read_only")]
     pub(crate) sign: bool,
     /// Consider every fetcher by name, not only those of the config and of reported attempts
@@ -107,10 +115,12 @@ pub(crate) struct ServeArgs {
     /// Limit the body of a request
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     pub(crate) max_body: u64,
-    /// Limit requests per second and client, 0 for no limit [default: 0 on loopback, 2000 otherwise]
+    /// Limit requests per second and client, 0 for no limit [default: 0 on loopback, 2000
+    /// otherwise]
     #[arg(long, value_name = "N")]
     pub(crate) client_rate: Option<u32>,
-    /// Limit open connections; beyond that an idle or stalled one is closed, or the new one gets a 503
+    /// Limit open connections; beyond that an idle or stalled one is closed, or the new one gets a
+    /// 503
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: u32,
     /// Limit open visits
@@ -122,7 +132,8 @@ pub(crate) struct ServeArgs {
     /// Let open requests finish within this time after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     pub(crate) grace: Duration,
-    /// Accept this host name besides addresses and localhost, for a server without tokens; repeatable
+    /// Accept this host name besides addresses and localhost, for a server without tokens;
+    /// repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
 }
@@ -142,20 +153,28 @@ struct TokenJson<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &ServeArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     if let Some(file) = args.token_file.as_deref().filter(|_| args.new_token) {
         return new_token(file, out);
     }
     let tokens = tokens(args.token_file.as_deref())?;
     if args.sign && tokens.is_empty() {
-        return Err(Failure::usage("refusing to sign requests of clients without a token").advise(LISTEN_HINTS.token));
+        return Err(Failure::usage("refusing to sign requests of clients without a token")
+            .advise(LISTEN_HINTS.token));
     }
     if let Some(dir) = &args.read_only {
         return follow(args, settings, dir.as_deref(), tokens, out);
     }
     super::fleet::check(settings, &args.fleet)?;
     let identity = if args.sign { Identity::for_clients(settings)? } else { Identity::default() };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
     let ended = runtime.block_on(serve(args, settings, tokens, &identity, out));
     // Reading a long page blocks a thread that cannot be stopped.
     runtime.shutdown_timeout(Duration::from_millis(500));
@@ -190,20 +209,34 @@ async fn serve(
     let options = options(args, address);
     let loading = Loading::start(listener, &tokens, &options, stop.clone());
     // Loading occupies this thread; the others respond to health checks and signals meanwhile.
-    let assembled = tokio::task::block_in_place(|| assemble(args, settings, tokens, options, identity));
+    let assembled =
+        tokio::task::block_in_place(|| assemble(args, settings, tokens, options, identity));
     let (server, journal, reloader) = assembled?;
     let address_file = write_address_file(journal.dir(), address);
     let upkeep = background_maintenance::start(settings, journal.dir())?;
     let handle = server.handle();
-    let fleet = super::fleet::join(settings, &args.fleet, &journal, handle.selector(), None).await?;
+    let fleet =
+        super::fleet::join(settings, &args.fleet, &journal, handle.selector(), None).await?;
     let server = match &fleet {
         Some(fleet) => server.in_fleet(fleet.membership()),
         None => server,
     };
-    let control = LiveControl::new(handle.selector(), &journal, fleet.as_ref().map(|fleet| fleet.membership()));
-    let control = LiveControl { server: Some(handle.clone()), reloader: Some(reloader), ..control }.listen("serve");
+    let control = LiveControl::new(
+        handle.selector(),
+        &journal,
+        fleet.as_ref().map(|fleet| fleet.membership()),
+    );
+    let control = LiveControl { server: Some(handle.clone()), reloader: Some(reloader), ..control }
+        .listen("serve");
     let listener = loading.end().await?;
-    Served { address, public: public.as_ref(), dir: journal.dir(), needs_token, is_read_only: false }.print(out)?;
+    Served {
+        address,
+        public: public.as_ref(),
+        dir: journal.dir(),
+        needs_token,
+        is_read_only: false,
+    }
+    .print(out)?;
     let asked = stop_asked(stop);
     let forgot = || fleet.as_ref().map_or(0, |fleet| fleet.forgot());
     let maintenance = watch_maintenance(upkeep.as_ref(), &handle, forgot);
@@ -253,13 +286,18 @@ fn follow(
 ) -> Result<Exit, Failure> {
     let settings = &dir.map_or_else(|| settings.clone(), |dir| settings.with_dir(dir));
     let dir = settings.existing_dir()?;
-    // A server has a journal. Nothing is written to this one, because every request that would is refused.
+    // A server has a journal. Nothing is written to this one, because every request that would is
+    // refused.
     let place = tempfile::tempdir().map_err(Failure::failed)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
     runtime.block_on(async {
         let stop = shutdown::listen().map_err(Failure::failed)?;
         let public = PublicListener::start(args, settings, &stop).await?;
-        let (listener, needs_token) = (listen(&args.listen, &tokens, &LISTEN_HINTS).await?, !tokens.is_empty());
+        let (listener, needs_token) =
+            (listen(&args.listen, &tokens, &LISTEN_HINTS).await?, !tokens.is_empty());
         let address = listener.local_addr().map_err(Failure::failed)?;
         let mut options = options(args, address);
         options.read_only = true;
@@ -276,7 +314,8 @@ fn follow(
             };
             let (selector, loaded) = settings.load_selector_with(with)?;
             let registered = settings.specs(&selector, &loaded.registered);
-            let unavailable = if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
+            let unavailable =
+                if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
             let parts = Parts {
                 selector,
                 registered,
@@ -292,7 +331,8 @@ fn follow(
             Server::new(parts).map_err(Failure::from)
         })?;
         let listener = loading.end().await?;
-        Served { address, public: public.as_ref(), dir: &dir, needs_token, is_read_only: true }.print(out)?;
+        Served { address, public: public.as_ref(), dir: &dir, needs_token, is_read_only: true }
+            .print(out)?;
         server.run(listener, stop_asked(stop)).await.map_err(Failure::failed)?;
         if let Some(public) = public {
             public.end().await;
@@ -303,7 +343,8 @@ fn follow(
     Ok(Exit::Done)
 }
 
-/// The listener for what the agent publishes. It needs no log, so it responds before the log is loaded.
+/// The listener for what the agent publishes. It needs no log, so it responds before the log is
+/// loaded.
 struct PublicListener {
     address: SocketAddr,
     responding: JoinHandle<()>,
@@ -311,7 +352,11 @@ struct PublicListener {
 
 impl PublicListener {
     /// Starts it if the command asks for one.
-    async fn start(args: &ServeArgs, settings: &Settings, stop: &shutdown::Stop) -> Result<Option<Self>, Failure> {
+    async fn start(
+        args: &ServeArgs,
+        settings: &Settings,
+        stop: &shutdown::Stop,
+    ) -> Result<Option<Self>, Failure> {
         let Some(address) = &args.public else { return Ok(None) };
         let crawl_options = CrawlOptions { pace: args.pace.clone(), ..CrawlOptions::default() };
         let publisher = publisher(settings, &pace(settings, &crawl_options))?;
@@ -338,7 +383,12 @@ struct Loading {
 }
 
 impl Loading {
-    fn start(listener: TcpListener, tokens: &Tokens, options: &Options, mut stop: shutdown::Stop) -> Self {
+    fn start(
+        listener: TcpListener,
+        tokens: &Tokens,
+        options: &Options,
+        mut stop: shutdown::Stop,
+    ) -> Self {
         let (loaded, until) = oneshot::channel();
         let (tokens, options) = (tokens.clone(), options.clone());
         let responding = tokio::spawn(async move {
@@ -346,7 +396,8 @@ impl Loading {
                 tokio::select! {
                     _ = until => {}
                     asked = stop.changed() => match asked {
-                        // No attempt was accepted yet, and a log that is only read needs no orderly end.
+                        // No attempt was accepted yet, and a log that is only read needs no orderly
+                        // end.
                         Ok(()) => end_while_loading(),
                         Err(_) => std::future::pending().await,
                     },
@@ -373,9 +424,11 @@ fn end_while_loading() {
 
 /// Prints a new token and stores its hash.
 fn new_token(file: &Path, out: &mut Output) -> Result<Exit, Failure> {
-    let token = Tokens::random().map_err(|error| Failure::failed(format_args!("cannot create a token: {error}")))?;
-    Tokens::append(file, &token)
-        .map_err(|error| Failure::failed(format_args!("cannot write to {}: {error}", shown(file))))?;
+    let token = Tokens::random()
+        .map_err(|error| Failure::failed(format_args!("cannot create a token: {error}")))?;
+    Tokens::append(file, &token).map_err(|error| {
+        Failure::failed(format_args!("cannot write to {}: {error}", shown(file)))
+    })?;
     match out.json {
         true => out.object(&TokenJson { token: &token })?,
         false => out.line(&token)?,
@@ -383,12 +436,15 @@ fn new_token(file: &Path, out: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Writes the server's address into the data directory, for commands that need the server. The file is removed when the
-/// returned value is dropped.
+/// Writes the server's address into the data directory, for commands that need the server. The file
+/// is removed when the returned value is dropped.
 fn write_address_file(dir: &Path, address: SocketAddr) -> AddressFile {
     let file = dir.join(ADDRESS_FILE);
     if let Err(error) = std::fs::write(&file, format!("http://{address}\n")) {
-        note(format_args!("warning: cannot write {}, so commands cannot find the server: {error}", shown(&file)));
+        note(format_args!(
+            "warning: cannot write {}, so commands cannot find the server: {error}",
+            shown(&file)
+        ));
     }
     AddressFile(file)
 }
@@ -426,7 +482,8 @@ impl Served<'_> {
         out.line(format_args!("  metrics    {url}/metrics"))?;
         let access = if self.is_read_only { ", read only" } else { "" };
         out.line(format_args!("  data       {}{access}", shown(self.dir)))?;
-        let token = if self.needs_token { "required" } else { "none: only this machine can connect" };
+        let token =
+            if self.needs_token { "required" } else { "none: only this machine can connect" };
         out.line(format_args!("  token      {token}"))?;
         if let Some(public) = public {
             out.line(format_args!("publishing on http://{public}"))?;
@@ -435,7 +492,8 @@ impl Served<'_> {
     }
 }
 
-/// Opens the data directory for writing, loads its evidence, and builds a server. Called within a runtime.
+/// Opens the data directory for writing, loads its evidence, and builds a server. Called within a
+/// runtime.
 fn assemble(
     args: &ServeArgs,
     settings: &Settings,
@@ -447,19 +505,22 @@ fn assemble(
     let router = settings.router()?.clone();
     let crawl_options = CrawlOptions { pace: args.pace.clone(), ..CrawlOptions::default() };
     let (detector, classifier) = detectors(settings)?;
-    let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings).on_full(OnFull::Error))?;
+    let (journal, recovery) =
+        Journal::open(&settings.data_dir()?, journal_options(settings).on_full(OnFull::Error))?;
     warn_torn_tail(recovery.torn.as_ref());
     let journal = Arc::new(journal);
     let pace = Pace::new(pace(settings, &crawl_options)).with_store(Box::new(Arc::clone(&journal)));
     let visits = visits(settings, &crawl_options);
     let with = |builder: SelectorBuilder| {
-        let builder = builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
+        let builder =
+            builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
         builder.pace(pace).keep_evicted(&journal)
     };
     let (selector, loaded) = settings.load_selector_with(with)?;
     journal.register_fetchers(&selector, &loaded.registered)?;
     let registered = settings.specs(&selector, &loaded.registered);
-    let (guard, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
+    let (guard, said) =
+        Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
     said.iter().for_each(reload::report_event);
     let missing = if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
     let parts = Parts {
@@ -494,8 +555,8 @@ fn assemble(
     Ok((server, journal, reloader))
 }
 
-/// Prints the messages of background maintenance. Recounts the log when attempts were removed: by maintenance, or
-/// because a node of the fleet requested to forget a domain, which `forgot` counts.
+/// Prints the messages of background maintenance. Recounts the log when attempts were removed: by
+/// maintenance, or because a node of the fleet requested to forget a domain, which `forgot` counts.
 async fn watch_maintenance(
     upkeep: Option<&background_maintenance::RunningMaintenance>,
     server: &Handle,
@@ -505,8 +566,10 @@ async fn watch_maintenance(
     let mut known = forgot();
     loop {
         ticks.tick().await;
-        let said: Vec<String> =
-            upkeep.into_iter().flat_map(background_maintenance::RunningMaintenance::messages).collect();
+        let said: Vec<String> = upkeep
+            .into_iter()
+            .flat_map(background_maintenance::RunningMaintenance::messages)
+            .collect();
         said.iter().for_each(|words| note(plain(words)));
         let forgotten = forgot();
         if forgotten != known {
@@ -520,7 +583,9 @@ async fn watch_maintenance(
 }
 
 fn options(args: &ServeArgs, address: SocketAddr) -> Options {
-    let files = usize::try_from(raise_descriptor_limit().saturating_sub(RESERVED)).unwrap_or(usize::MAX).max(1);
+    let files = usize::try_from(raise_descriptor_limit().saturating_sub(RESERVED))
+        .unwrap_or(usize::MAX)
+        .max(1);
     let most = args.max_connections as usize;
     if files < most {
         note(format_args!(
@@ -554,7 +619,8 @@ fn client_rate(args: &ServeArgs, address: SocketAddr) -> Option<NonZeroU32> {
     NonZeroU32::new(args.client_rate.unwrap_or(default))
 }
 
-/// Returns the detector for pages of visits and the one for `classify` requests. SIGHUP reloads the rules of both.
+/// Returns the detector for pages of visits and the one for `classify` requests. SIGHUP reloads the
+/// rules of both.
 fn detectors(settings: &Settings) -> Result<(Arc<Detector>, Arc<Detector>), Failure> {
     let detector = Arc::new(settings.detector()?);
     let options = settings.detector_options().counting_all();
@@ -562,16 +628,24 @@ fn detectors(settings: &Settings) -> Result<(Arc<Detector>, Arc<Detector>), Fail
     Ok((detector, classifier))
 }
 
-/// Returns the candidates that no crawler has. A browser is not one of them: most crawlers have one, even if this
-/// machine has not.
-fn missing(args: &ServeArgs, settings: &Settings, selector: &Selector) -> Result<Vec<(String, String)>, Failure> {
-    let available = FetcherAvailability::find(settings, &BrowserArgs { chromium: None, no_browser: args.no_browser })?;
+/// Returns the candidates that no crawler has. A browser is not one of them: most crawlers have
+/// one, even if this machine has not.
+fn missing(
+    args: &ServeArgs,
+    settings: &Settings,
+    selector: &Selector,
+) -> Result<Vec<(String, String)>, Failure> {
+    let available = FetcherAvailability::find(
+        settings,
+        &BrowserArgs { chromium: None, no_browser: args.no_browser },
+    )?;
     let of_here = match &available.browser {
         Err(NoBrowser::Missing(reason)) => Some(reason.clone()),
         _ => None,
     };
     let why = |name: &str| {
-        let why = available.unavailable_reason(name).filter(|why| of_here.as_deref() != Some(why))?;
+        let why =
+            available.unavailable_reason(name).filter(|why| of_here.as_deref() != Some(why))?;
         Some((name.to_owned(), why.lines().next().unwrap_or_default().to_owned()))
     };
     Ok(selector.candidates().filter_map(|(_, spec)| why(&spec.name)).collect())

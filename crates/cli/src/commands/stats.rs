@@ -18,7 +18,8 @@ use fetchwise_present::StatsJson;
 
 /// Sum up pages, requests, cost, success and blocks
 #[derive(Debug, Args)]
-#[command(after_help = "The cost is in plain requests: a request costs as much as its fetcher does in the config. \
+#[command(
+    after_help = "The cost is in plain requests: a request costs as much as its fetcher does in the config. \
     `browser only` is the cost of a request by the cheapest browser for each delivered page, and `saved` is the share \
     of it that was not spent. Neither has a figure where no page was delivered.\n\
     `success` is the share of the requests that a fetcher is credited with or blamed for: a missing page or an \
@@ -30,7 +31,8 @@ use fetchwise_present::StatsJson;
     Examples:\n  fetchwise stats --by domain --since 7d --sort cost --limit 20\n  \
     fetchwise stats --by outcome --domain example.org\n  \
     fetchwise stats --by day --decisions\n  \
-    fetchwise stats --by fetcher --json")]
+    fetchwise stats --by fetcher --json"
+)]
 pub(crate) struct StatsArgs {
     /// Print one row for each of these [default: one row in all]
     #[arg(long, value_enum)]
@@ -140,8 +142,9 @@ impl JoinedRow {
     }
 }
 
-/// Returns the joined rows: in the order of the node's own, then those that only peers have; days and weeks in their
-/// order. Attempts known as evidence only have no days, and their domains are known only if an attempt names them.
+/// Returns the joined rows: in the order of the node's own, then those that only peers have; days
+/// and weeks in their order. Attempts known as evidence only have no days, and their domains are
+/// known only if an attempt names them.
 fn join_rows(by: By, own: &Stats, theirs: &Stats, told: Option<&PeerEvidence>) -> Vec<JoinedRow> {
     let mut left: HashMap<&str, &Row> = theirs.iter().collect();
     let mut rows: Vec<JoinedRow> = Vec::new();
@@ -159,15 +162,21 @@ fn join_rows(by: By, own: &Stats, theirs: &Stats, told: Option<&PeerEvidence>) -
     if matches!(by, By::Day | By::Week) {
         rows.sort_by(|a, b| a.key.cmp(&b.key));
     }
-    let Some(share) = told.filter(|told| told.nodes > 0).map(|told| &told.share) else { return rows };
+    let Some(share) = told.filter(|told| told.nodes > 0).map(|told| &told.share) else {
+        return rows;
+    };
     let mut folded: HashMap<String, SnapshotCounts> = match by {
         By::All => HashMap::from([("all".to_owned(), share.fetcher_totals().iter().collect())]),
-        By::Fetcher => {
-            share.fetcher_totals().iter().map(|said| (said.fetcher.clone(), [said].into_iter().collect())).collect()
-        }
+        By::Fetcher => share
+            .fetcher_totals()
+            .iter()
+            .map(|said| (said.fetcher.clone(), [said].into_iter().collect()))
+            .collect(),
         By::Domain => {
             let of = share.domain_totals(rows.iter().map(|row| row.key.as_str()));
-            of.into_iter().map(|(domain, said)| (domain.to_owned(), said.iter().collect())).collect()
+            of.into_iter()
+                .map(|(domain, said)| (domain.to_owned(), said.iter().collect()))
+                .collect()
         }
         _ => HashMap::new(),
     };
@@ -224,12 +233,24 @@ const COST_HEADS: &[&str] = &[
     ">missing",
     "last fetcher",
 ];
-const DECISION_HEADS: &[&str] =
-    &[">requests", ">success", ">blocked", ">learned", ">inferred", ">probed", ">explored", ">requests/page"];
+const DECISION_HEADS: &[&str] = &[
+    ">requests",
+    ">success",
+    ">blocked",
+    ">learned",
+    ">inferred",
+    ">probed",
+    ">explored",
+    ">requests/page",
+];
 const PEER_HEADS: &[&str] = &[">others' attempts", ">success", ">blocked"];
 
 /// Runs the command.
-pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &StatsArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let (by, head) = match args.by {
         None => (By::All, ""),
         Some(ByArg::Domain) => (By::Domain, "domain"),
@@ -241,13 +262,15 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Output) -> Re
     let dir = settings.existing_dir()?;
     let query = args.range.query(&settings.clock)?;
     let selector = settings.empty_selector()?;
-    let mut stats = Stats::with_costs(by, &settings.specs(&selector, &journal::survey(&dir)?.registered));
+    let mut stats =
+        Stats::with_costs(by, &settings.specs(&selector, &journal::survey(&dir)?.registered));
     log_scan::matching(&dir, &query, |attempt| stats.observe(&attempt))?;
     let mut theirs = Stats::new(by);
     let told = peer_attempt_counts::read(&dir, settings, |fact| {
-        let is_in_time =
-            query.since.is_none_or(|since| fact.at >= since) && query.until.is_none_or(|until| fact.at <= until);
-        if is_in_time && query.domain.as_deref().is_none_or(|domain| fact.domain() == Some(domain)) {
+        let is_in_time = query.since.is_none_or(|since| fact.at >= since)
+            && query.until.is_none_or(|until| fact.at <= until);
+        if is_in_time && query.domain.as_deref().is_none_or(|domain| fact.domain() == Some(domain))
+        {
             theirs.observe_fact(fact);
         }
     })?;
@@ -292,7 +315,13 @@ fn stats_json<'a>(stats: &'a Stats, both: &'a JoinedRow) -> StatsJson<'a> {
 }
 
 /// Returns the table of `rows`; with the columns of peers if they have told of theirs.
-fn table((by, head): (By, &str), decisions: bool, rows: &[JoinedRow], stats: &Stats, has_peers: bool) -> Table {
+fn table(
+    (by, head): (By, &str),
+    decisions: bool,
+    rows: &[JoinedRow],
+    stats: &Stats,
+    has_peers: bool,
+) -> Table {
     let own_heads = match (decisions, by) {
         (true, _) => DECISION_HEADS,
         // A fetcher's own row does not need its name again.
@@ -303,7 +332,8 @@ fn table((by, head): (By, &str), decisions: bool, rows: &[JoinedRow], stats: &St
     let mut table = Table::new(&[&[head], own_heads, others].concat());
     for both in rows {
         let own = if decisions { decision_cells(&both.own) } else { cost_cells(both, stats) };
-        let theirs = [both.attempts().to_string(), percent(both.success_rate()), percent(both.ban_rate())];
+        let theirs =
+            [both.attempts().to_string(), percent(both.success_rate()), percent(both.ban_rate())];
         let cells = [both.key.clone()].into_iter().chain(own.into_iter().take(own_heads.len()));
         table.row(cells.chain(theirs.into_iter().take(others.len())));
     }
@@ -315,7 +345,8 @@ fn decision_cells(row: &Row) -> Vec<String> {
     let rates = [row.success_rate(), row.ban_rate()].map(percent);
     let shares = [row.learned, row.inferred, row.probed, row.explored];
     let shares = shares.map(|count| percent(row.of_decisions(count)));
-    let per_page = row.requests_per_page().map_or_else(|| "-".to_owned(), |requests| format!("{requests:.2}"));
+    let per_page =
+        row.requests_per_page().map_or_else(|| "-".to_owned(), |requests| format!("{requests:.2}"));
     [row.attempts.to_string()].into_iter().chain(rates).chain(shares).chain([per_page]).collect()
 }
 
@@ -326,5 +357,11 @@ fn cost_cells(both: &JoinedRow, stats: &Stats) -> Vec<String> {
     let counts = [row.delivered, row.attempts].map(|count| count.to_string());
     let costs = [Some(row.cost), row.cost_per_page(), figures.browser_only_cost].map(cost);
     let rest = [row.missing.to_string(), stats.last_fetcher(&both.key).unwrap_or("-").to_owned()];
-    counts.into_iter().chain(costs).chain([percent(figures.saved)]).chain(rates).chain(rest).collect()
+    counts
+        .into_iter()
+        .chain(costs)
+        .chain([percent(figures.saved)])
+        .chain(rates)
+        .chain(rest)
+        .collect()
 }

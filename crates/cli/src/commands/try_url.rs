@@ -32,8 +32,8 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Try one URL with each fetcher and compare the results
 ///
-/// Each fetcher makes one request, one after the other, the cheapest first. `try` records nothing and ignores pauses:
-/// it is for a person who wants to see what each fetcher delivers.
+/// Each fetcher makes one request, one after the other, the cheapest first. `try` records nothing
+/// and ignores pauses: it is for a person who wants to see what each fetcher delivers.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise try https://example.org/\n  \
@@ -79,7 +79,10 @@ pub(crate) fn run(args: &TryArgs, settings: &Settings, out: &mut Output) -> Resu
         ca_file: args.request.ca_file.clone(),
         ..CrawlOptions::default()
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
     let ended = runtime.block_on(try_all(args, settings, &crawl_options, &url, out));
     // A name lookup blocks a thread that cannot be stopped.
     runtime.shutdown_timeout(Duration::from_millis(500));
@@ -97,7 +100,8 @@ async fn try_all(
     let selector = settings.config.selector_with_built_in().build().map_err(Failure::usage)?;
     let mut specs: Vec<FetcherSpec> = selector.candidates().map(|(_, spec)| spec.clone()).collect();
     if !args.fetcher.is_empty() {
-        let wanted = args.fetcher.iter().map(|name| crate::setup::decider::candidate(&selector, name));
+        let wanted =
+            args.fetcher.iter().map(|name| crate::setup::decider::candidate(&selector, name));
         let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
         let names: Vec<&str> = wanted.into_iter().map(|id| selector.fetcher_name(id)).collect();
         specs.retain(|spec| names.contains(&&*spec.name));
@@ -151,7 +155,13 @@ fn unavailable(spec: &FetcherSpec, why: &str) -> TriedJson {
 }
 
 /// Makes one request and returns its result.
-async fn one(fetcher: &dyn Fetcher, spec: &FetcherSpec, url: &Url, limits: &Limits, detector: &Detector) -> TriedJson {
+async fn one(
+    fetcher: &dyn Fetcher,
+    spec: &FetcherSpec,
+    url: &Url,
+    limits: &Limits,
+    detector: &Detector,
+) -> TriedJson {
     let begun = Instant::now();
     let judge = DetectorJudge(detector);
     let request = Request { judge: Some(&judge), ..Request::new(url, limits) };
@@ -184,14 +194,23 @@ fn came(response: &Response, spec: &FetcherSpec, url: &Url, detector: &Detector)
     TriedJson {
         available: true,
         success: error.is_none() || leads_on,
-        error: error.is_some().then(|| answer.message.clone().unwrap_or_else(|| answer.outcome.to_string())),
-        error_type: error.as_ref().filter(|_| !leads_on).map(|error: &ErrorType| error.name().to_owned()),
+        error: error
+            .is_some()
+            .then(|| answer.message.clone().unwrap_or_else(|| answer.outcome.to_string())),
+        error_type: error
+            .as_ref()
+            .filter(|_| !leads_on)
+            .map(|error: &ErrorType| error.name().to_owned()),
         status: Some(response.status),
         content_type: header(&response.headers, "content-type").map(str::to_owned),
         bytes: response.body.len(),
         final_url: Some(response.final_url.to_string()),
         served_by: response.provenance.as_ref().map(|provenance| provenance.by.to_string()),
-        archived_at: response.provenance.as_ref().and_then(|provenance| provenance.captured).map(rfc3339::format),
+        archived_at: response
+            .provenance
+            .as_ref()
+            .and_then(|provenance| provenance.captured)
+            .map(rfc3339::format),
         ..TriedJson::default()
     }
 }
@@ -213,7 +232,8 @@ fn show(tried: &TriedJson, table: &mut Table) {
         Some(error_type) => error_type.clone(),
     };
     let copy = tried.archived_at.as_ref().zip(tried.served_by.as_ref());
-    let copy = copy.map(|(at, by)| format!("{by}'s copy of {}", at.split('T').next().unwrap_or_default()));
+    let copy =
+        copy.map(|(at, by)| format!("{by}'s copy of {}", at.split('T').next().unwrap_or_default()));
     let served = copy.or_else(|| tried.served_by.as_ref().map(|by| format!("from {by}")));
     let what = [served, tried.error.as_deref().map(shorten), tried.content_type.clone()];
     let style = match (tried.success, tried.available) {

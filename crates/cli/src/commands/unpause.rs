@@ -19,8 +19,9 @@ use fetchwise_present::UnpausedJson;
 
 /// End the pause of a host or a link now
 ///
-/// A host then counts as never paused, and its first request goes out alone. A link stays at risk, so its next pause is
-/// the longer one. The learned pace of a host stays. The log records the action.
+/// A host then counts as never paused, and its first request goes out alone. A link stays at risk,
+/// so its next pause is the longer one. The learned pace of a host stays. The log records the
+/// action.
 #[derive(Debug, Args)]
 #[command(
     after_help = "If `fetch` or `serve` uses the data directory, the running process ends the pause at once: links \
@@ -84,7 +85,11 @@ struct UnpauseResponse {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &UnpauseArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &UnpauseArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let target = match (args.domain.as_ref().or(args.host.as_ref()), &args.link) {
         (Some(domain), _) => ReleaseTarget::Host(read_domain(domain)?),
         (None, Some(link)) => ReleaseTarget::Link(link.clone()),
@@ -123,30 +128,49 @@ fn request(target: &ReleaseTarget) -> ControlRequest {
 }
 
 /// Asks a server to end the pause.
-fn ask(server: &str, args: &UnpauseArgs, target: &ReleaseTarget, out: &mut Output) -> Result<Exit, Failure> {
-    let base = url::Url::parse(server)
-        .map_err(|error| Failure::usage(format_args!("{} is not a valid server address: {error}", plain(server))))?;
+fn ask(
+    server: &str,
+    args: &UnpauseArgs,
+    target: &ReleaseTarget,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
+    let base = url::Url::parse(server).map_err(|error| {
+        Failure::usage(format_args!("{} is not a valid server address: {error}", plain(server)))
+    })?;
     let mut address = base.clone();
-    // A domain is one segment of the path, whatever is in it; a link would be one that proxies take apart.
+    // A domain is one segment of the path, whatever is in it; a link would be one that proxies take
+    // apart.
     let (path, body) = match target {
         ReleaseTarget::Host(domain) => (vec!["v1", "hosts", domain, "unpause"], String::new()),
-        ReleaseTarget::Link(link) => (vec!["v1", "links", "unpause"], serde_json::json!({ "link": link }).to_string()),
+        ReleaseTarget::Link(link) => {
+            (vec!["v1", "links", "unpause"], serde_json::json!({ "link": link }).to_string())
+        }
     };
     match address.path_segments_mut() {
         Ok(mut segments) => drop(segments.pop_if_empty().extend(path)),
-        Err(()) => return Err(Failure::usage(format_args!("{} is not a valid server address", plain(server)))),
+        Err(()) => {
+            return Err(Failure::usage(format_args!(
+                "{} is not a valid server address",
+                plain(server)
+            )));
+        }
     }
-    let config =
-        ureq::Agent::config_builder().timeout_global(Some(REQUEST_TIMEOUT)).http_status_as_error(false).proxy(None);
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(REQUEST_TIMEOUT))
+        .http_status_as_error(false)
+        .proxy(None);
     let agent = ureq::Agent::new_with_config(config.build());
     let mut request = agent.post(address.as_str()).header("content-type", "application/json");
     if let Some(token) = token(args)? {
         request = request.header("authorization", format!("Bearer {token}"));
     }
-    let failed = |what: String| Failure::failed(format_args!("the server at {}: {what}", plain(base.as_str())));
+    let failed = |what: String| {
+        Failure::failed(format_args!("the server at {}: {what}", plain(base.as_str())))
+    };
     let mut response = request.send(&body).map_err(|error| {
-        failed(error.to_string())
-            .advise("check that the server runs; if it has ended, run this command without --server")
+        failed(error.to_string()).advise(
+            "check that the server runs; if it has ended, run this command without --server",
+        )
     })?;
     let status = response.status().as_u16();
     let body = response
@@ -176,7 +200,8 @@ fn token(args: &UnpauseArgs) -> Result<Option<String>, Failure> {
     };
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", shown(path))))?;
-    let token = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with(HASHED));
+    let token =
+        text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with(HASHED));
     match token {
         None if text.contains(HASHED) => {
             Err(Failure::usage(format_args!("{} contains hashes, not tokens", shown(path))).advise(
@@ -213,7 +238,9 @@ fn show(
         Actor::Command | Actor::Server(_) => String::new(),
     };
     match (unpaused, was_paused_until) {
-        (true, Some(until)) => out.line(format_args!("{name}: unpaused; it was paused until {}{by}", plain(&until)))?,
+        (true, Some(until)) => {
+            out.line(format_args!("{name}: unpaused; it was paused until {}{by}", plain(&until)))?
+        }
         (true, None) => out.line(format_args!("{name}: unpaused{by}"))?,
         (false, _) => out.line(format_args!("{name}: not paused{by}"))?,
     }

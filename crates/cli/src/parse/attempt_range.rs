@@ -1,4 +1,5 @@
-//! Options for a range of attempts: `--domain`, `--since` and `--until`. Several commands share them.
+//! Options for a range of attempts: `--domain`, `--since` and `--until`. Several commands share
+//! them.
 
 use clap::Args;
 

@@ -11,7 +11,8 @@ use fetchwise_crawl::input::lines::Lines;
 
 /// Opens the lines of the file at `path`, or of stdin for `-`. The limit of a line is `max` bytes.
 pub(crate) fn open_lines(path: &Path, max: usize) -> Result<Lines, Failure> {
-    let from: Box<dyn Read + Send> = if is_stdin(path) { Box::new(io::stdin()) } else { Box::new(open(path)?) };
+    let from: Box<dyn Read + Send> =
+        if is_stdin(path) { Box::new(io::stdin()) } else { Box::new(open(path)?) };
     Ok(Lines::new(from, max))
 }
 
@@ -22,7 +23,8 @@ pub(crate) fn is_stdin(path: &Path) -> bool {
 
 /// Opens a file that the command line names.
 pub(crate) fn open(path: &Path) -> Result<File, Failure> {
-    File::open(path).map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", shown(path))))
+    File::open(path)
+        .map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", shown(path))))
 }
 
 /// Returns the failure for a file that could not be read to its end.
@@ -46,8 +48,10 @@ pub(crate) fn scheme_hint(text: &str) -> Option<String> {
 pub(crate) fn read_domain(text: &str) -> Result<String, Failure> {
     let text = text.trim();
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
-    let bad =
-        || Failure::usage(format_args!("{text:?} is not a valid domain")).advise("expected a name such as example.org");
+    let bad = || {
+        Failure::usage(format_args!("{text:?} is not a valid domain"))
+            .advise("expected a name such as example.org")
+    };
     let url = parse(&url).map_err(|_| bad())?;
     Ok(UrlFeatures::extract(&url).map_err(|_| bad())?.domain.to_owned())
 }
@@ -59,7 +63,10 @@ mod tests {
     #[test]
     fn a_url_without_a_scheme_gets_one() {
         assert_eq!(scheme_hint("e.org/a").as_deref(), Some("did you mean https://e.org/a?"));
-        assert_eq!(scheme_hint("localhost:8080/a").as_deref(), Some("did you mean https://localhost:8080/a?"));
+        assert_eq!(
+            scheme_hint("localhost:8080/a").as_deref(),
+            Some("did you mean https://localhost:8080/a?")
+        );
         for text in ["ftp://e.org/", "", "a b.org", "nonsense", "mailto:a@e.org "] {
             assert_eq!(scheme_hint(text), None, "{text}");
         }
@@ -67,7 +74,9 @@ mod tests {
 
     #[test]
     fn a_domain_is_the_one_of_the_heuristic() {
-        for text in ["example.org", "WWW.Example.ORG", "https://www.example.org:8080/a", "example.org."] {
+        for text in
+            ["example.org", "WWW.Example.ORG", "https://www.example.org:8080/a", "example.org."]
+        {
             assert_eq!(read_domain(text).unwrap(), "example.org", "{text}");
         }
         assert!(read_domain("a b").is_err() && read_domain("").is_err());

@@ -1,6 +1,7 @@
 //! Background maintenance of the attempt log, for each command that writes for long.
 //!
-//! Owns: its options, which come from the settings, and its messages. `journal::maintenance` does the work.
+//! Owns: its options, which come from the settings, and its messages. `journal::maintenance` does
+//! the work.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use super::settings::Settings;
 use crate::terminal::exit::Failure;
 use fetchwise::journal::DEFAULT_SEGMENT_BYTES;
 use fetchwise::journal::maintenance::{
-    BackgroundMaintenance, CompactCause, CompactReport, DEFAULT_COMPACT_THRESHOLD, MaintenanceEvent, MaintenanceOptions,
+    BackgroundMaintenance, CompactCause, CompactReport, DEFAULT_COMPACT_THRESHOLD,
+    MaintenanceEvent, MaintenanceOptions,
 };
 
 /// Background maintenance that is running, and its messages.
@@ -34,10 +36,16 @@ impl RunningMaintenance {
     }
 }
 
-/// Starts background maintenance alongside the writer of `dir`; returns none if the settings turn it off.
-pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<RunningMaintenance>, Failure> {
+/// Starts background maintenance alongside the writer of `dir`; returns none if the settings turn
+/// it off.
+pub(crate) fn start(
+    settings: &Settings,
+    dir: &Path,
+) -> Result<Option<RunningMaintenance>, Failure> {
     let options = options(settings);
-    if (options.compact_threshold.is_none(), options.max_disk_bytes, options.checkpoint_after) == (true, None, None) {
+    if (options.compact_threshold.is_none(), options.max_disk_bytes, options.checkpoint_after)
+        == (true, None, None)
+    {
         return Ok(None);
     }
     let (tell, messages) = channel();
@@ -46,9 +54,11 @@ pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<RunningMai
         // The receiver may be gone.
         let _ = message(&did).map(|words| tell.send(words));
     };
-    let upkeep = BackgroundMaintenance::start(dir, options, Arc::clone(&settings.clock), blank, tell);
     let upkeep =
-        upkeep.map_err(|error| Failure::failed(format_args!("cannot start background maintenance: {error}")))?;
+        BackgroundMaintenance::start(dir, options, Arc::clone(&settings.clock), blank, tell);
+    let upkeep = upkeep.map_err(|error| {
+        Failure::failed(format_args!("cannot start background maintenance: {error}"))
+    })?;
     Ok(Some(RunningMaintenance { upkeep, messages }))
 }
 
@@ -58,10 +68,12 @@ fn options(settings: &Settings) -> MaintenanceOptions {
     if let Some(days) = log.retain_days {
         options.retain = Duration::from_secs(u64::from(days) * 86_400);
     }
-    options.compact_threshold = log.compact_threshold.map_or(Some(DEFAULT_COMPACT_THRESHOLD), |at| at.share());
+    options.compact_threshold =
+        log.compact_threshold.map_or(Some(DEFAULT_COMPACT_THRESHOLD), |at| at.share());
     options.max_disk_bytes = log.max_disk_bytes;
     options.segment_bytes = segment_bytes(settings);
-    options.checkpoint_after = options.checkpoint_after.filter(|_| settings.config.max_keys.is_some());
+    options.checkpoint_after =
+        options.checkpoint_after.filter(|_| settings.config.max_keys.is_some());
     options
 }
 
@@ -77,8 +89,12 @@ fn message(did: &MaintenanceEvent) -> Option<String> {
         MaintenanceEvent::CompactionFinished { cause, done, took } => {
             let CompactReport { attempts, bytes, .. } = done;
             let why = match cause {
-                CompactCause::Expired { share } => format!("{:.0} % of it had expired", share * 100.0),
-                CompactCause::Unpacked { share } => format!("{:.0} % of it was not packed", share * 100.0),
+                CompactCause::Expired { share } => {
+                    format!("{:.0} % of it had expired", share * 100.0)
+                }
+                CompactCause::Unpacked { share } => {
+                    format!("{:.0} % of it was not packed", share * 100.0)
+                }
                 CompactCause::Full { taken } => format!("it took {}", HumanBytes(*taken)),
                 _ => "it was due".to_owned(),
             };

@@ -49,7 +49,8 @@ pub(crate) struct ContextArgs {
 
 /// Parses `video_platform=vimeo`.
 pub(crate) fn read_tag(text: &str) -> Result<Heuristic, String> {
-    let (kind, value) = text.split_once('=').ok_or("expected TYPE=VALUE, as in video_platform=vimeo")?;
+    let (kind, value) =
+        text.split_once('=').ok_or("expected TYPE=VALUE, as in video_platform=vimeo")?;
     Heuristic::of_caller(kind.trim(), value.trim()).map_err(|error| error.to_string())
 }
 
@@ -152,10 +153,16 @@ impl<'s> Decider<'s> {
         let mut missing = BTreeMap::new();
         if !args.all_fetchers {
             let available = FetcherAvailability::find(settings, &args.browser)?;
-            // The first line of a browser's reason is the reason; the next ones say how to install it.
-            let unavailable_reason =
-                |spec: &FetcherSpec| available.unavailable_reason(&spec.name)?.lines().next().map(str::to_owned);
-            missing.extend(selector.candidates().filter_map(|(id, spec)| Some((id, unavailable_reason(spec)?))));
+            // The first line of a browser's reason is the reason; the next ones say how to install
+            // it.
+            let unavailable_reason = |spec: &FetcherSpec| {
+                available.unavailable_reason(&spec.name)?.lines().next().map(str::to_owned)
+            };
+            missing.extend(
+                selector
+                    .candidates()
+                    .filter_map(|(id, spec)| Some((id, unavailable_reason(spec)?))),
+            );
         }
         let prefer = args.prefer.as_deref().map(|name| candidate(&selector, name)).transpose()?;
         let mut tried = FetcherSet::EMPTY;
@@ -165,7 +172,20 @@ impl<'s> Decider<'s> {
         let (hint, reported) = (args.last_failure.map(Hint::from), BTreeSet::new());
         let heuristics = args.tag.clone();
         let link = None;
-        Ok(Self { selector, own, loaded, link, router, settings, prefer, tried, hint, heuristics, missing, reported })
+        Ok(Self {
+            selector,
+            own,
+            loaded,
+            link,
+            router,
+            settings,
+            prefer,
+            tried,
+            hint,
+            heuristics,
+            missing,
+            reported,
+        })
     }
 
     /// Returns the decider for a URL with the caller's name for its link.
@@ -180,9 +200,16 @@ impl<'s> Decider<'s> {
         SelectContext { excluded, ..self.context_with_all(url) }
     }
 
-    /// Returns what of `url` is paused, why and how often; none if the decision is not to wait. Reads the log.
-    pub(crate) fn pause(&self, url: &Url, decided: &LocalDecision) -> Result<Option<PauseJson>, Failure> {
-        let Decision::Paused { until, host: is_host } = decided.routed.decision else { return Ok(None) };
+    /// Returns what of `url` is paused, why and how often; none if the decision is not to wait.
+    /// Reads the log.
+    pub(crate) fn pause(
+        &self,
+        url: &Url,
+        decided: &LocalDecision,
+    ) -> Result<Option<PauseJson>, Failure> {
+        let Decision::Paused { until, host: is_host } = decided.routed.decision else {
+            return Ok(None);
+        };
         let (dir, now) = (self.settings.data_dir()?, self.selector.now());
         let date = self.settings.clock.date_of(now);
         Ok(Some(if is_host {
@@ -216,14 +243,18 @@ impl<'s> Decider<'s> {
         }
     }
 
-    /// Decides about a URL. Reports on stderr, once per fetcher, that an unavailable fetcher would have been selected.
+    /// Decides about a URL. Reports on stderr, once per fetcher, that an unavailable fetcher would
+    /// have been selected.
     pub(crate) fn decide(&mut self, url: &Url) -> Result<LocalDecision, RouteError> {
         let routed = self.selector.route(url, &self.context(url), None)?;
         let mut unavailable = None;
         if !self.missing.is_empty() {
             let with_all = self.selector.route(url, &self.context_with_all(url), None)?;
-            unavailable =
-                with_all.decision.selected().map(|take| take.fetcher).filter(|id| self.missing.contains_key(id));
+            unavailable = with_all
+                .decision
+                .selected()
+                .map(|take| take.fetcher)
+                .filter(|id| self.missing.contains_key(id));
         }
         if let Some(id) = unavailable.filter(|id| self.reported.insert(*id)) {
             note(format_args!(
@@ -246,9 +277,10 @@ impl<'s> Decider<'s> {
 
     /// Returns the decision as JSON; `text` is the URL as given.
     pub(crate) fn json<'a>(&'a self, text: &'a str, decided: &LocalDecision) -> DecisionJson<'a> {
-        let unavailable = decided
-            .unavailable
-            .map(|id| Unavailable { fetcher: self.selector.fetcher_name(id), reason: self.unavailable_reason(id) });
+        let unavailable = decided.unavailable.map(|id| Unavailable {
+            fetcher: self.selector.fetcher_name(id),
+            reason: self.unavailable_reason(id),
+        });
         DecisionJson::new(text, &self.selector, self.router.mode, &decided.routed, unavailable)
     }
 
@@ -284,7 +316,11 @@ pub(crate) fn show_error(out: &mut Output, url: &str, error: &RouteError) -> Res
 }
 
 /// Prints an error about a line of stdin that is not a URL.
-pub(crate) fn show_bad_line(out: &mut Output, number: u64, error: &LineError) -> Result<(), Failure> {
+pub(crate) fn show_bad_line(
+    out: &mut Output,
+    number: u64,
+    error: &LineError,
+) -> Result<(), Failure> {
     let error = format!("stdin, line {number}: {error}");
     if out.json {
         return out.object(&ProblemJson::of_url(None, "invalid_line", error));
@@ -303,15 +339,17 @@ pub(crate) fn read_url(text: &str) -> Result<Url, RouteError> {
 
 /// Returns the candidate called `name`.
 pub(crate) fn candidate(selector: &Selector, name: &str) -> Result<FetcherId, Failure> {
-    let known = selector.fetcher_id(name).filter(|id| selector.candidates().any(|(candidate, _)| candidate == *id));
+    let known = selector
+        .fetcher_id(name)
+        .filter(|id| selector.candidates().any(|(candidate, _)| candidate == *id));
     known.ok_or_else(|| {
         let names = selector.candidates().map(|(_, spec)| &*spec.name);
         Failure::usage(UnknownName::new("fetcher", name, names))
     })
 }
 
-/// Calls `f` with each URL of the arguments, and with each line of stdin for the argument `-`. A line that cannot be
-/// read is passed as its error.
+/// Calls `f` with each URL of the arguments, and with each line of stdin for the argument `-`. A
+/// line that cannot be read is passed as its error.
 pub(crate) fn each_url(
     urls: &[String],
     mut f: impl FnMut(Result<&str, &LineError>, u64) -> Result<(), Failure>,

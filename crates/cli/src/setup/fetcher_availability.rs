@@ -1,6 +1,7 @@
 //! The availability of fetchers here: those that `fetch` can use, and why it cannot use the others.
 //!
-//! Owns: this answer for all commands, so that `select` and `explain` consider the same fetchers as `fetch`.
+//! Owns: this answer for all commands, so that `select` and `explain` consider the same fetchers as
+//! `fetch`.
 //!
 //! Invariants: starts no process and sends no request.
 
@@ -31,7 +32,8 @@ pub(crate) struct BrowserArgs {
 const BROWSERS: [&str; 3] = ["playwright", "playwright_stealth", "browser_signed"];
 
 /// The reason for a fetcher that the config lists and another program provides.
-const THIRD_PARTY: &str = "the config does not say how it gets pages, and fetchwise does not provide it";
+const THIRD_PARTY: &str =
+    "the config does not say how it gets pages, and fetchwise does not provide it";
 /// The reason for a fetcher that fetchwise provides on request only.
 const NOT_CONFIGURED: &str = "a config must list it as a [[fetcher]]";
 /// The reason for an unknown fetcher.
@@ -75,47 +77,58 @@ impl<'s> FetcherAvailability<'s> {
         let config = &settings.config;
         let lacks = |fetcher: &'s FetcherConfig| Some((canonical(&fetcher.name), lack(fetcher)?));
         let lacking = config.fetchers.iter().filter_map(lacks).collect();
-        let found = Self { configured: &config.fetchers, lacking, browser: Err(NoBrowser::Unwanted) };
-        let is_off = wanted.no_browser || wanted.chromium.is_none() && config.browser.enabled == Some(false);
+        let found =
+            Self { configured: &config.fetchers, lacking, browser: Err(NoBrowser::Unwanted) };
+        let is_off =
+            wanted.no_browser || wanted.chromium.is_none() && config.browser.enabled == Some(false);
         let mut likenesses = config.fetchers.iter().map(FetcherConfig::method);
         let is_wanted = BROWSERS.iter().any(|name| found.is_shipped_and_wanted(name))
-            || likenesses.any(|method| matches!(method, FetchMethod::Like(like) if BROWSERS.contains(&like)));
+            || likenesses.any(
+                |method| matches!(method, FetchMethod::Like(like) if BROWSERS.contains(&like)),
+            );
         if is_off || !is_wanted {
             return Ok(found);
         }
-        let browser = match BrowserFetcher::find(wanted.chromium.as_deref().or(settings.browser_path())) {
-            Ok(program) => Ok(program),
-            Err(missing) if missing.named.is_some() => return Err(Failure::usage(missing)),
-            Err(missing) => Err(NoBrowser::Missing(missing.to_string())),
-        };
+        let browser =
+            match BrowserFetcher::find(wanted.chromium.as_deref().or(settings.browser_path())) {
+                Ok(program) => Ok(program),
+                Err(missing) if missing.named.is_some() => return Err(Failure::usage(missing)),
+                Err(missing) => Err(NoBrowser::Missing(missing.to_string())),
+            };
         Ok(Self { browser, ..found })
     }
 
-    /// Returns whether to use the fetcher that fetchwise provides under this name: the config lists it, or lists no
-    /// fetcher.
+    /// Returns whether to use the fetcher that fetchwise provides under this name: the config lists
+    /// it, or lists no fetcher.
     pub(crate) fn is_shipped_and_wanted(&self, name: &str) -> bool {
-        let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
+        let mut configured =
+            self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
         self.configured.is_empty()
-            || configured.any(|fetcher| matches!(fetcher.method(), FetchMethod::Direct | FetchMethod::Browser))
+            || configured.any(|fetcher| {
+                matches!(fetcher.method(), FetchMethod::Direct | FetchMethod::Browser)
+            })
     }
 
-    /// Returns the fetchers of the config that `fetch` leaves out, with the reason. A missing browser is not among
-    /// them.
+    /// Returns the fetchers of the config that `fetch` leaves out, with the reason. A missing
+    /// browser is not among them.
     pub(crate) fn left_out(&self) -> impl Iterator<Item = (&'s str, &str)> {
         let names = self.configured.iter().map(|fetcher| canonical(&fetcher.name));
-        names.filter(|name| !BROWSERS.contains(name)).filter_map(|name| Some((name, self.left_out_reason(name)?)))
+        names
+            .filter(|name| !BROWSERS.contains(name))
+            .filter_map(|name| Some((name, self.left_out_reason(name)?)))
     }
 
     /// Returns why `fetch` leaves out the candidate `name`; none if it uses it.
     pub(crate) fn left_out_reason(&self, name: &str) -> Option<&str> {
-        let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
+        let mut configured =
+            self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
         let is_elsewhere = configured.any(|fetcher| fetcher.method() == FetchMethod::External);
         self.unavailable_reason(name).or_else(|| is_elsewhere.then_some(THIRD_PARTY))
     }
 
-    /// Returns why the candidate `name` is unavailable; none if it is available. A fetcher that the config lists
-    /// without a way to get pages, and that fetchwise does not provide, counts as available: the author of the config
-    /// has it.
+    /// Returns why the candidate `name` is unavailable; none if it is available. A fetcher that the
+    /// config lists without a way to get pages, and that fetchwise does not provide, counts as
+    /// available: the author of the config has it.
     pub(crate) fn unavailable_reason(&self, name: &str) -> Option<&str> {
         match name {
             // They need what their unsigned twins need.
@@ -130,8 +143,12 @@ impl<'s> FetcherAvailability<'s> {
                     canonical(&fetcher.name) == name
                         && matches!(fetcher.method(), FetchMethod::Like(like) if BROWSERS.contains(&like))
                 };
-                let browser = self.browser.as_ref().err().filter(|_| self.configured.iter().any(is_browser));
-                self.lacking.get(name).map(String::as_str).or_else(|| browser.map(NoBrowser::reason))
+                let browser =
+                    self.browser.as_ref().err().filter(|_| self.configured.iter().any(is_browser));
+                self.lacking
+                    .get(name)
+                    .map(String::as_str)
+                    .or_else(|| browser.map(NoBrowser::reason))
             }
             _ if BUILT_IN.iter().any(|(built_in, _)| *built_in == name) => Some(NOT_CONFIGURED),
             _ => Some(UNKNOWN),
@@ -139,12 +156,16 @@ impl<'s> FetcherAvailability<'s> {
     }
 }
 
-/// Returns what a fetcher of the config lacks here; none if it lacks nothing that can be checked offline.
+/// Returns what a fetcher of the config lacks here; none if it lacks nothing that can be checked
+/// offline.
 fn lack(fetcher: &FetcherConfig) -> Option<String> {
-    let of_proxy = || no_variable(fetcher.proxy_user_env.as_deref()?, "the user and password of its proxy");
+    let of_proxy =
+        || no_variable(fetcher.proxy_user_env.as_deref()?, "the user and password of its proxy");
     let own = match fetcher.method() {
         FetchMethod::Command(argv) => no_program(argv.first()?),
-        FetchMethod::Download(download) => no_program(&download_program(&download).to_string_lossy()),
+        FetchMethod::Download(download) => {
+            no_program(&download_program(&download).to_string_lossy())
+        }
         FetchMethod::Search(search) => {
             key_variable(&fetcher.name, &search).and_then(|name| no_variable(name, "its key"))
         }
@@ -160,7 +181,10 @@ pub(crate) fn download_program(download: &DownloadConfig) -> PathBuf {
 
 /// Returns the environment variable that holds the key of a search API.
 pub(crate) fn key_variable<'c>(name: &str, search: &'c SearchConfig) -> Option<&'c str> {
-    search.key_env.as_deref().or((canonical(name) == "nytime_searcher").then_some("NYTIMES_API_KEY"))
+    search
+        .key_env
+        .as_deref()
+        .or((canonical(name) == "nytime_searcher").then_some("NYTIMES_API_KEY"))
 }
 
 fn no_variable(name: &str, what: &str) -> Option<String> {
@@ -174,5 +198,6 @@ fn no_program(program: &str) -> Option<String> {
         1 => env::split_paths(&env::var_os("PATH")?).any(|dir| dir.join(program).is_file()),
         _ => Path::new(program).is_file(),
     };
-    (!is_there).then(|| format!("program {program} not found, neither at that path nor on the PATH"))
+    (!is_there)
+        .then(|| format!("program {program} not found, neither at that path nor on the PATH"))
 }

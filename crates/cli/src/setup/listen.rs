@@ -35,16 +35,23 @@ pub(crate) fn tokens(file: Option<&Path>) -> Result<Tokens, Failure> {
             return Err(Failure::usage(format_args!("{TOKEN} is not valid UTF-8")));
         }
     };
-    if text.as_deref().is_some_and(|text| text.split_whitespace().any(|token| token.len() < TOKEN_LEAST)) {
-        note(format_args!("warning: a token in {TOKEN} is shorter than {TOKEN_LEAST} characters and can be guessed"));
+    if text
+        .as_deref()
+        .is_some_and(|text| text.split_whitespace().any(|token| token.len() < TOKEN_LEAST))
+    {
+        note(format_args!(
+            "warning: a token in {TOKEN} is shorter than {TOKEN_LEAST} characters and can be guessed"
+        ));
     }
     let of_variable = text.as_deref().map(Tokens::from_text).transpose();
-    let of_variable = of_variable.map_err(|error| Failure::usage(format_args!("{TOKEN}: {error}")))?;
+    let of_variable =
+        of_variable.map_err(|error| Failure::usage(format_args!("{TOKEN}: {error}")))?;
     Ok(of_file.and(of_variable.unwrap_or_default()))
 }
 
-/// The number of clients that can connect before the first of them is accepted. With the usual 128, a burst of clients
-/// overflows the queue, and each client beyond it waits a second for its next try. The system may lower the number.
+/// The number of clients that can connect before the first of them is accepted. With the usual 128,
+/// a burst of clients overflows the queue, and each client beyond it waits a second for its next
+/// try. The system may lower the number.
 const BACKLOG: u32 = 4096;
 
 /// Hints for an address that cannot be used.
@@ -56,10 +63,15 @@ pub(crate) struct ListenHints {
 }
 
 /// Listens on `address`. Without tokens, other machines must not be able to reach it.
-pub(crate) async fn listen(address: &str, tokens: &Tokens, advice: &ListenHints) -> Result<TcpListener, Failure> {
+pub(crate) async fn listen(
+    address: &str,
+    tokens: &Tokens,
+    advice: &ListenHints,
+) -> Result<TcpListener, Failure> {
     let addresses = resolve(address, advice).await?;
     if tokens.is_empty()
-        && let Some(open) = addresses.iter().find(|address| !address.ip().to_canonical().is_loopback())
+        && let Some(open) =
+            addresses.iter().find(|address| !address.ip().to_canonical().is_loopback())
     {
         return Err(Failure::usage(format_args!(
             "refusing to listen on {} without a token: other machines can reach it",
@@ -71,7 +83,10 @@ pub(crate) async fn listen(address: &str, tokens: &Tokens, advice: &ListenHints)
 }
 
 /// Listens on `address` for everyone.
-pub(crate) async fn listen_publicly(address: &str, advice: &ListenHints) -> Result<TcpListener, Failure> {
+pub(crate) async fn listen_publicly(
+    address: &str,
+    advice: &ListenHints,
+) -> Result<TcpListener, Failure> {
     let addresses = resolve(address, advice).await?;
     bind(&addresses).map_err(|error| unusable(address, advice, &error))
 }
@@ -98,7 +113,9 @@ fn bind_one(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 async fn resolve(address: &str, advice: &ListenHints) -> Result<Vec<SocketAddr>, Failure> {
-    let found = tokio::net::lookup_host(address).await.map_err(|error| unusable(address, advice, &error))?;
+    let found = tokio::net::lookup_host(address)
+        .await
+        .map_err(|error| unusable(address, advice, &error))?;
     Ok(found.collect())
 }
 
@@ -106,9 +123,12 @@ async fn resolve(address: &str, advice: &ListenHints) -> Result<Vec<SocketAddr>,
 fn unusable(address: &str, advice: &ListenHints, error: &std::io::Error) -> Failure {
     let failure = Failure::usage(format_args!("cannot listen on {}: {error}", plain(address)));
     match error.kind() {
-        ErrorKind::AddrInUse => {
-            failure.advise("another process listens there: end it, or choose another port (0 takes a free one)")
-        }
-        _ => failure.advise(format!("give an address and a port of this machine, such as {}", advice.example)),
+        ErrorKind::AddrInUse => failure.advise(
+            "another process listens there: end it, or choose another port (0 takes a free one)",
+        ),
+        _ => failure.advise(format!(
+            "give an address and a port of this machine, such as {}",
+            advice.example
+        )),
     }
 }

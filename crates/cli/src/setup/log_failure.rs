@@ -36,7 +36,9 @@ fn hint(error: &JournalError) -> Option<Cow<'static, str>> {
         JournalError::Log(LogError::Corrupt { .. }) => {
             "nothing was changed: restore the damaged file from a backup, or keep the intact part with repair --salvage"
         }
-        JournalError::ClockJump { .. } | JournalError::ClockBehind { .. } | JournalError::ClockAhead { .. } => {
+        JournalError::ClockJump { .. }
+        | JournalError::ClockBehind { .. }
+        | JournalError::ClockAhead { .. } => {
             "nothing was changed: if the clock is right, confirm it with --trust-clock"
         }
         JournalError::Log(LogError::NewerFormat { .. } | LogError::FingerprintMismatch { .. })
@@ -47,10 +49,14 @@ fn hint(error: &JournalError) -> Option<Cow<'static, str>> {
         JournalError::Log(LogError::ReadOnly { .. }) => {
             "make the directory writable, or choose another one with --data-dir"
         }
-        JournalError::Log(LogError::StorageFull { source, .. }) if source.kind() == ErrorKind::FileTooLarge => {
+        JournalError::Log(LogError::StorageFull { source, .. })
+            if source.kind() == ErrorKind::FileTooLarge =>
+        {
             "raise the limit of file sizes (ulimit -f) and try again"
         }
-        JournalError::Log(LogError::StorageFull { .. }) => "free space on that file system and try again",
+        JournalError::Log(LogError::StorageFull { .. }) => {
+            "free space on that file system and try again"
+        }
         _ => return None,
     };
     Some(Cow::Borrowed(hint))

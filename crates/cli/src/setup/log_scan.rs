@@ -17,7 +17,8 @@ use fetchwise::rfc3339;
 /// The number of entries between two updates of the spinner.
 const STEP: u64 = 4096;
 
-/// Calls `f` with every attempt of the log in `dir`, oldest first. Shows a counter on stderr if that is a terminal.
+/// Calls `f` with every attempt of the log in `dir`, oldest first. Shows a counter on stderr if
+/// that is a terminal.
 pub(crate) fn attempts(dir: &Path, mut f: impl FnMut(Attempt)) -> Result<ReplayReport, Failure> {
     let bar = spinner();
     let mut seen = 0u64;
@@ -36,9 +37,13 @@ pub(crate) fn attempts(dir: &Path, mut f: impl FnMut(Attempt)) -> Result<ReplayR
     Ok(replayed)
 }
 
-/// Works like [`attempts`], with the attempts that match the query only. It skips parts of the log without a match, and
-/// notes on stderr if a part of the requested time was compacted away.
-pub(crate) fn matching(dir: &Path, query: &AttemptQuery, mut f: impl FnMut(Attempt)) -> Result<(), Failure> {
+/// Works like [`attempts`], with the attempts that match the query only. It skips parts of the log
+/// without a match, and notes on stderr if a part of the requested time was compacted away.
+pub(crate) fn matching(
+    dir: &Path,
+    query: &AttemptQuery,
+    mut f: impl FnMut(Attempt),
+) -> Result<(), Failure> {
     if *query == AttemptQuery::default() {
         return attempts(dir, f).map(|_| ());
     }
@@ -74,7 +79,9 @@ fn spinner() -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {human_pos} entries, {per_sec}, {elapsed}") {
+    if let Ok(style) =
+        ProgressStyle::with_template("{spinner} {human_pos} entries, {per_sec}, {elapsed}")
+    {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(200));

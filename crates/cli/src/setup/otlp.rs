@@ -1,7 +1,7 @@
 //! Export of traces by OTLP over HTTP: the library's spans, sent by a separate thread.
 //!
-//! Invariants: a slow or missing collector delays nothing but the end of the program, by a few seconds. The number of
-//! waiting spans is limited.
+//! Invariants: a slow or missing collector delays nothing but the end of the program, by a few
+//! seconds. The number of waiting spans is limited.
 //!
 //! Must not know: which spans exist.
 
@@ -29,20 +29,22 @@ pub(crate) struct TraceExporter {
     provider: SdkTracerProvider,
 }
 
-/// Starts to send spans to `endpoint`, or to the collector that the environment names; returns none if there is
-/// neither.
+/// Starts to send spans to `endpoint`, or to the collector that the environment names; returns none
+/// if there is neither.
 pub(crate) fn start(endpoint: Option<&str>) -> Result<Option<TraceExporter>, Failure> {
     if endpoint.is_none() && !VARIABLES.into_iter().any(is_set) {
         return Ok(None);
     }
-    let mut exporter =
-        SpanExporter::builder().with_http().with_http_client(client()?).with_protocol(Protocol::HttpBinary);
+    let mut exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(client()?)
+        .with_protocol(Protocol::HttpBinary);
     if let Some(endpoint) = endpoint {
         exporter = exporter.with_endpoint(traces_of(endpoint)?);
     }
-    let exporter = exporter
-        .build()
-        .map_err(|error| Failure::usage(format_args!("--otlp (or OTEL_EXPORTER_OTLP_ENDPOINT): {error}")))?;
+    let exporter = exporter.build().map_err(|error| {
+        Failure::usage(format_args!("--otlp (or OTEL_EXPORTER_OTLP_ENDPOINT): {error}"))
+    })?;
     let mut resource = Resource::builder();
     if !is_set("OTEL_SERVICE_NAME") {
         resource = resource.with_service_name("fetchwise");
@@ -53,8 +55,10 @@ pub(crate) fn start(endpoint: Option<&str>) -> Result<Option<TraceExporter>, Fai
         .with_resource(resource.with_attribute(version).build())
         .build();
     let own = Targets::new().with_target("fetchwise", LevelFilter::DEBUG);
-    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("fetchwise")).with_filter(own);
-    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer)).map_err(Failure::failed)?;
+    let layer =
+        tracing_opentelemetry::layer().with_tracer(provider.tracer("fetchwise")).with_filter(own);
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))
+        .map_err(Failure::failed)?;
     Ok(Some(TraceExporter { provider }))
 }
 
@@ -88,15 +92,19 @@ fn traces_of(endpoint: &str) -> Result<String, Failure> {
     Ok(url.into())
 }
 
-/// Returns a client that trusts Mozilla's authorities, as the fetchers do. The sending thread makes its requests.
+/// Returns a client that trusts Mozilla's authorities, as the fetchers do. The sending thread makes
+/// its requests.
 fn client() -> Result<reqwest::blocking::Client, Failure> {
     let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    let tls = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(Failure::failed)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let client = reqwest::blocking::Client::builder().tls_backend_preconfigured(tls).timeout(CLOSE_TIME);
+    let tls = rustls::ClientConfig::builder_with_provider(Arc::new(
+        rustls::crypto::ring::default_provider(),
+    ))
+    .with_safe_default_protocol_versions()
+    .map_err(Failure::failed)?
+    .with_root_certificates(roots)
+    .with_no_client_auth();
+    let client =
+        reqwest::blocking::Client::builder().tls_backend_preconfigured(tls).timeout(CLOSE_TIME);
     client.build().map_err(Failure::failed)
 }
 

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// Creates a file in `folder` that has no final name yet. Temporary files are private; this one is as readable as the
-/// umask says.
+/// Creates a file in `folder` that has no final name yet. Temporary files are private; this one is
+/// as readable as the umask says.
 pub(crate) fn part_file(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]

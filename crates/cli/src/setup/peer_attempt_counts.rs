@@ -30,10 +30,11 @@ pub(crate) struct SnapshotCounts {
 }
 
 impl SnapshotCounts {
-    /// Returns the rate of a property over these attempts and `n` more, `k` of which have it. Attempts known as
-    /// evidence only count by `weight`, in which older ones count less.
+    /// Returns the rate of a property over these attempts and `n` more, `k` of which have it.
+    /// Attempts known as evidence only count by `weight`, in which older ones count less.
     fn rate(self, (k, n): (u64, u64), weight: f64) -> Option<f64> {
-        let folded = if self.total > 0.0 { self.attempts as f64 * weight / self.total } else { 0.0 };
+        let folded =
+            if self.total > 0.0 { self.attempts as f64 * weight / self.total } else { 0.0 };
         let all = n + self.attempts;
         (all > 0).then(|| (k as f64 + folded) / all as f64)
     }
@@ -63,13 +64,18 @@ impl<'s> FromIterator<&'s FetcherTotals> for SnapshotCounts {
 impl PeerEvidence {
     /// Returns the note under a table that leaves out `is_left_out` of these attempts.
     pub(crate) fn note(&self, is_left_out: &str) -> Option<String> {
-        let nodes = if self.nodes == 1 { "1 other node".to_owned() } else { format!("{} other nodes", self.nodes) };
-        (self.nodes > 0).then(|| format!("older attempts of {nodes} are known as evidence only: {is_left_out}"))
+        let nodes = if self.nodes == 1 {
+            "1 other node".to_owned()
+        } else {
+            format!("{} other nodes", self.nodes)
+        };
+        (self.nodes > 0)
+            .then(|| format!("older attempts of {nodes} are known as evidence only: {is_left_out}"))
     }
 }
 
-/// Calls `show` with every attempt that peers have sent one by one, and returns the rest of their evidence. Returns
-/// none if the directory's node has never been in a fleet.
+/// Calls `show` with every attempt that peers have sent one by one, and returns the rest of their
+/// evidence. Returns none if the directory's node has never been in a fleet.
 #[cfg(feature = "fleet")]
 pub(crate) fn read(
     dir: &Path,
@@ -77,8 +83,10 @@ pub(crate) fn read(
     mut show: impl FnMut(&RemoteAttempt<'_>),
 ) -> Result<Option<PeerEvidence>, Failure> {
     let rest = settings.empty_selector()?;
-    let shown = fetchwise_fleet::peer_store::scan_attempts(dir, Some(rest.learned()), |_, fact| show(fact));
-    let shown = shown.map_err(|error| Failure::failed(crate::terminal::output::plain(&error.to_string())))?;
+    let shown =
+        fetchwise_fleet::peer_store::scan_attempts(dir, Some(rest.learned()), |_, fact| show(fact));
+    let shown = shown
+        .map_err(|error| Failure::failed(crate::terminal::output::plain(&error.to_string())))?;
     Ok(shown.map(|shown| PeerEvidence {
         nodes: shown.folded,
         share: rest.learned().evidence_snapshot(settings.clock.now(), 0.0),
@@ -97,7 +105,8 @@ pub(crate) fn read(
     Ok(None)
 }
 
-/// Warns if the directory has attempts of peers, which a build without the feature `fleet` does not count.
+/// Warns if the directory has attempts of peers, which a build without the feature `fleet` does not
+/// count.
 #[cfg(not(feature = "fleet"))]
 pub(crate) fn warn_if_ignored(dir: &Path) {
     let peers = dir.join("peers");

@@ -2,8 +2,8 @@
 //!
 //! Owns: the format, and the file that a data directory starts with.
 //!
-//! Invariants: a file cannot drown a crawler's own evidence: the selector bounds each cell, and a cell that belongs to
-//! a host is refused.
+//! Invariants: a file cannot drown a crawler's own evidence: the selector bounds each cell, and a
+//! cell that belongs to a host is refused.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -70,8 +70,16 @@ impl Settings {
 pub(crate) fn read(path: &Path) -> Result<Vec<PortablePrior>, Failure> {
     let unreadable = |error| Failure::usage(format_args!("cannot read {}: {error}", shown(path)));
     let mut text = String::new();
-    File::open(path).map_err(unreadable)?.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-    let found = if text.len() as u64 > MAX_BYTES { Err("it is too large".to_owned()) } else { parse(&text) };
+    File::open(path)
+        .map_err(unreadable)?
+        .take(MAX_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(unreadable)?;
+    let found = if text.len() as u64 > MAX_BYTES {
+        Err("it is too large".to_owned())
+    } else {
+        parse(&text)
+    };
     found.map_err(|why| {
         Failure::usage(format_args!("{} is not a file of priors: {why}", shown(path)))
             .advise("write one with `fetchwise priors export FILE`")
@@ -83,7 +91,9 @@ fn parse(text: &str) -> Result<Vec<PortablePrior>, String> {
     let file: PriorsFile<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     match (file.format, file.version) {
         (FORMAT, VERSION) => {}
-        (FORMAT, newer) => return Err(format!("version {newer} is newer than this release reads ({VERSION})")),
+        (FORMAT, newer) => {
+            return Err(format!("version {newer} is newer than this release reads ({VERSION})"));
+        }
         _ => return Err(format!("its format is not {FORMAT}")),
     }
     if file.priors.len() > MAX_HEURISTICS {
@@ -91,11 +101,16 @@ fn parse(text: &str) -> Result<Vec<PortablePrior>, String> {
     }
     let mut all = Vec::new();
     for of in &file.priors {
-        let content = if of.content == Content::Page { ContentKind::Page } else { ContentKind::File };
+        let content =
+            if of.content == Content::Page { ContentKind::Page } else { ContentKind::File };
         for (fetcher, (rate, samples)) in &of.fetchers {
-            let prior = PortablePrior::new((&of.r#type, &of.value), content, fetcher, *rate, *samples);
+            let prior =
+                PortablePrior::new((&of.r#type, &of.value), content, fetcher, *rate, *samples);
             all.push(prior.ok_or_else(|| {
-                format!("invalid prior {} {}: expected a type without a host, a rate and a count", of.r#type, of.value)
+                format!(
+                    "invalid prior {} {}: expected a type without a host, a rate and a count",
+                    of.r#type, of.value
+                )
             })?);
         }
     }
@@ -107,7 +122,8 @@ pub(crate) fn text(priors: &[PortablePrior]) -> Result<String, Failure> {
     let mut of: Vec<HeuristicPriors> = Vec::new();
     let round = |value: f64, digits: f64| (value * digits).round() / digits;
     for prior in priors {
-        let content = if prior.content == ContentKind::Page { Content::Page } else { Content::File };
+        let content =
+            if prior.content == ContentKind::Page { Content::Page } else { Content::File };
         let numbers = (round(prior.success_rate, 1000.0), round(prior.samples, 10.0));
         let is_same = |known: &&mut HeuristicPriors| {
             known.r#type == prior.kind && known.value == prior.value && known.content == content
@@ -122,15 +138,23 @@ pub(crate) fn text(priors: &[PortablePrior]) -> Result<String, Failure> {
             }),
         }
     }
-    let lines = of.iter().map(serde_json::to_string).collect::<Result<Vec<String>, _>>().map_err(Failure::failed)?;
-    let priors = if lines.is_empty() { String::new() } else { format!("\n  {}\n", lines.join(",\n  ")) };
+    let lines = of
+        .iter()
+        .map(serde_json::to_string)
+        .collect::<Result<Vec<String>, _>>()
+        .map_err(Failure::failed)?;
+    let priors =
+        if lines.is_empty() { String::new() } else { format!("\n  {}\n", lines.join(",\n  ")) };
     Ok(format!("{{\"format\": \"{FORMAT}\", \"version\": {VERSION}, \"priors\": [{priors}]}}\n"))
 }
 
 /// Writes a file completely or not at all.
 pub(crate) fn write(path: &Path, text: &str, overwrites: bool) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::failed(format_args!("cannot write {}: {error}", shown(path)));
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = |error: std::io::Error| {
+        Failure::failed(format_args!("cannot write {}: {error}", shown(path)))
+    };
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut part = part_file(folder).map_err(failed)?;
     std::io::Write::write_all(&mut part, text.as_bytes()).map_err(failed)?;
     part.as_file().sync_all().map_err(failed)?;
@@ -153,14 +177,23 @@ mod tests {
 
     #[test]
     fn a_file_reads_as_it_was_written() {
-        let prior =
-            |kind, value, fetcher, rate| PortablePrior::new((kind, value), ContentKind::Page, fetcher, rate, 7.5);
-        let mut all: Vec<PortablePrior> =
-            [prior("hint", "blocked", "direct_access", 0.125), prior("hint", "blocked", "playwright", 0.5)]
-                .into_iter()
-                .flatten()
-                .collect();
-        all.extend(PortablePrior::new(("suffix", ".pdf"), ContentKind::File, "direct_access", 1.0, 10.0));
+        let prior = |kind, value, fetcher, rate| {
+            PortablePrior::new((kind, value), ContentKind::Page, fetcher, rate, 7.5)
+        };
+        let mut all: Vec<PortablePrior> = [
+            prior("hint", "blocked", "direct_access", 0.125),
+            prior("hint", "blocked", "playwright", 0.5),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        all.extend(PortablePrior::new(
+            ("suffix", ".pdf"),
+            ContentKind::File,
+            "direct_access",
+            1.0,
+            10.0,
+        ));
         let text = text(&all).unwrap();
         assert_eq!((parse(&text).unwrap(), text.lines().count()), (all, 4));
         assert_eq!(parse(&super::text(&[]).unwrap()).unwrap(), []);

@@ -1,7 +1,8 @@
-//! Reloading of what can change while a crawler runs: mode, split, router table, rules, the pace of hosts, the costs of
-//! fetchers, and the settings of the automatic rollback.
+//! Reloading of what can change while a crawler runs: mode, split, router table, rules, the pace of
+//! hosts, the costs of fetchers, and the settings of the automatic rollback.
 //!
-//! SIGHUP and `fetchwise reload` reload all of it. A task ticks the automatic rollback and reports its events on stderr.
+//! SIGHUP and `fetchwise reload` reload all of it. A task ticks the automatic rollback and reports
+//! its events on stderr.
 //!
 //! Invariants: a reload takes effect as a whole or not at all.
 //!
@@ -71,7 +72,11 @@ pub(crate) struct Reloaded {
 
 impl Reloader {
     /// Returns a reloader for a crawler that was started with `settings`.
-    pub(crate) fn new(settings: &Settings, parts: &ReloadedParts<'_>, pace: Box<PaceOf>) -> Arc<Self> {
+    pub(crate) fn new(
+        settings: &Settings,
+        parts: &ReloadedParts<'_>,
+        pace: Box<PaceOf>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             settings: settings.clone(),
             selector: Arc::downgrade(parts.selector),
@@ -86,20 +91,22 @@ impl Reloader {
         })
     }
 
-    /// Calls `told` after each reload that has taken effect, in a thread that may block. Only the first call counts.
+    /// Calls `told` after each reload that has taken effect, in a thread that may block. Only the
+    /// first call counts.
     pub(crate) fn tell(&self, told: impl Fn(&Reloaded) + Send + Sync + 'static) {
         let _ = self.told.set(Box::new(told));
     }
 
-    /// Reads config, router table and rules, and applies them while the crawler runs. Returns what applies now. Reads
-    /// files, so it blocks.
+    /// Reads config, router table and rules, and applies them while the crawler runs. Returns what
+    /// applies now. Reads files, so it blocks.
     ///
     /// # Errors
     /// Fails if any of them is unusable; then nothing changes.
     pub(crate) fn reload(&self) -> Result<Reloaded, Failure> {
         let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || Failure::failed("the crawler has ended");
-        let (selector, journal) = (self.selector.upgrade().ok_or_else(gone)?, self.journal.upgrade().ok_or_else(gone)?);
+        let (selector, journal) =
+            (self.selector.upgrade().ok_or_else(gone)?, self.journal.upgrade().ok_or_else(gone)?);
         let detectors: Option<Vec<_>> = self.detectors.iter().map(Weak::upgrade).collect();
         let detectors = detectors.ok_or_else(gone)?;
         let guard = self.guard.upgrade().ok_or_else(gone)?;
@@ -125,7 +132,11 @@ impl Reloader {
         }
         guard.set_settings(settings.config.guard());
         guard.tick(&selector).iter().for_each(report_event);
-        let mut words = self.words(&settings, &router, detectors.first().map_or(0, |detector| detector.rule_count()));
+        let mut words = self.words(
+            &settings,
+            &router,
+            detectors.first().map_or(0, |detector| detector.rule_count()),
+        );
         let changed_pace = self.reload_pace(&settings, &selector, &mut words);
         let changed_costs = self.reload_costs(&settings, &selector, &journal, &mut words);
         let keys = keys_after_restart(&self.settings.resolved, &settings.resolved);
@@ -137,7 +148,8 @@ impl Reloader {
         Ok(reloaded)
     }
 
-    /// Applies the settings of the pace, and adds what changed to `words`. Returns whether anything did.
+    /// Applies the settings of the pace, and adds what changed to `words`. Returns whether anything
+    /// did.
     fn reload_pace(&self, settings: &Settings, selector: &Selector, words: &mut String) -> bool {
         let wanted = (self.pace)(settings);
         let mode = wanted.mode;
@@ -160,9 +172,15 @@ impl Reloader {
         !changes.is_empty()
     }
 
-    /// Applies the costs of fetchers, and adds what changed to `words`. Returns whether anything did. The log gets the
-    /// new costs, so that its readers count with them.
-    fn reload_costs(&self, settings: &Settings, selector: &Selector, journal: &Journal, words: &mut String) -> bool {
+    /// Applies the costs of fetchers, and adds what changed to `words`. Returns whether anything
+    /// did. The log gets the new costs, so that its readers count with them.
+    fn reload_costs(
+        &self,
+        settings: &Settings,
+        selector: &Selector,
+        journal: &Journal,
+        words: &mut String,
+    ) -> bool {
         let mut config = settings.config.clone();
         // The start derives it from the command and from `identity`.
         config.signing = self.settings.config.signing;
@@ -177,13 +195,18 @@ impl Reloader {
             };
             Some((wanted.cost, wanted.measures_cost))
         };
-        let before: Vec<FetcherSpec> = selector.candidates().map(|(_, spec)| spec.clone()).collect();
+        let before: Vec<FetcherSpec> =
+            selector.candidates().map(|(_, spec)| spec.clone()).collect();
         if !selector.set_costs(cost) {
             return false;
         }
         let at = selector.clock().date_of(selector.now());
-        let known: Vec<FetcherEntry> = before.iter().map(|spec| FetcherEntry::of(spec, at)).collect();
-        *words += &format!("; cost: {}", cost_changes(&before, selector.candidates().map(|(_, spec)| spec)).join(", "));
+        let known: Vec<FetcherEntry> =
+            before.iter().map(|spec| FetcherEntry::of(spec, at)).collect();
+        *words += &format!(
+            "; cost: {}",
+            cost_changes(&before, selector.candidates().map(|(_, spec)| spec)).join(", ")
+        );
         if let Err(error) = journal.register_fetchers(selector, &known) {
             *words += &format!("; the log does not have the new costs: {error}");
         }
@@ -196,7 +219,10 @@ impl Reloader {
             Ok(Reloaded { words, .. }) => note(format_args!("fetchwise: {words}")),
             Err(failure) => note_labelled(
                 "error",
-                format_args!("reload failed, all settings are unchanged: {}", plain(&failure.to_string()).trim_end()),
+                format_args!(
+                    "reload failed, all settings are unchanged: {}",
+                    plain(&failure.to_string()).trim_end()
+                ),
             ),
         }
     }
@@ -204,7 +230,9 @@ impl Reloader {
     fn words(&self, settings: &Settings, router: &Router, rules: usize) -> String {
         let files: Vec<String> = settings.files().map(shown).collect();
         let mode = match router.mode {
-            Mode::Split => format!("split, {:.1} % of the hosts to learning", 100.0 * router.split_share),
+            Mode::Split => {
+                format!("split, {:.1} % of the hosts to learning", 100.0 * router.split_share)
+            }
             mode => mode.name().to_owned(),
         };
         let files = if files.is_empty() { "the environment".to_owned() } else { files.join(", ") };
@@ -223,9 +251,9 @@ pub(crate) struct ReloadSignals {
     signals: Option<tokio::signal::unix::Signal>,
 }
 
-/// Starts to listen to SIGHUP. Called early, because an unhandled SIGHUP would end the process while it starts.
-/// [`on_hangup`] handles those that arrive meanwhile. Without files to reload, SIGHUP keeps its default: the terminal
-/// is gone, and the process ends. Called within a runtime.
+/// Starts to listen to SIGHUP. Called early, because an unhandled SIGHUP would end the process
+/// while it starts. [`on_hangup`] handles those that arrive meanwhile. Without files to reload,
+/// SIGHUP keeps its default: the terminal is gone, and the process ends. Called within a runtime.
 #[cfg(unix)]
 pub(crate) fn listen(settings: &Settings) -> std::io::Result<ReloadSignals> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -266,7 +294,10 @@ pub(crate) fn watch_rollback(guard: &Arc<Guard>, selector: &Arc<Selector>) -> Jo
             let Some(selector) = selector.upgrade() else { return };
             let guard = Arc::clone(&guard);
             // A due check takes a moment, so another thread does it.
-            let told = tokio::task::spawn_blocking(move || guard.tick(&selector).iter().for_each(report_event)).await;
+            let told = tokio::task::spawn_blocking(move || {
+                guard.tick(&selector).iter().for_each(report_event)
+            })
+            .await;
             if told.is_err() {
                 return;
             }

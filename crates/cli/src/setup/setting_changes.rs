@@ -14,9 +14,18 @@ use fetchwise::registry::FetcherSpec;
 
 /// The largest number of hosts, or of keys, that a list names.
 const MAX_NAMED: usize = 5;
-/// Keys that take effect at once. Those that end in a dot or an underscore stand for all keys that begin so.
-const LIVE: [&str; 8] =
-    ["mode", "split_share", "router", "rules", "rollout.", "tuning.rollout_", "tuning.pace_min_rate", "pace."];
+/// Keys that take effect at once. Those that end in a dot or an underscore stand for all keys that
+/// begin so.
+const LIVE: [&str; 8] = [
+    "mode",
+    "split_share",
+    "router",
+    "rules",
+    "rollout.",
+    "tuning.rollout_",
+    "tuning.pace_min_rate",
+    "pace.",
+];
 /// The key of pace that does not: visits that wait have their limit already.
 const LIMIT_OF_WAITS: &str = "pace.max_wait";
 /// The keys of fetchers, whose costs take effect at once.
@@ -27,12 +36,14 @@ pub(crate) fn keys_after_restart(before: &Resolved, now: &Resolved) -> Vec<Strin
     let values = |resolved: &Resolved| -> BTreeMap<String, String> {
         let settings = resolved.settings().into_iter().filter(|setting| !is_live(&setting.key));
         let of_fetchers = format!("{FETCHERS}.");
-        let others = settings.filter(|setting| !setting.key.starts_with(&of_fetchers) && setting.key != FETCHERS);
+        let others = settings
+            .filter(|setting| !setting.key.starts_with(&of_fetchers) && setting.key != FETCHERS);
         others.map(|setting| (setting.key, format!("{:?}", setting.value))).collect()
     };
     let (old, new) = (values(before), values(now));
     let all: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let mut keys: Vec<String> = all.into_iter().filter(|key| old.get(*key) != new.get(*key)).cloned().collect();
+    let mut keys: Vec<String> =
+        all.into_iter().filter(|key| old.get(*key) != new.get(*key)).cloned().collect();
     if fetchers(before) != fetchers(now) {
         keys.push(FETCHERS.to_owned());
     }
@@ -44,10 +55,12 @@ fn is_live(key: &str) -> bool {
     key != LIMIT_OF_WAITS && LIVE.iter().any(is_it)
 }
 
-/// Returns the fetchers of a config without their costs, in a form that can be compared. Built-in ones that are as the
-/// program has them are the same as none.
+/// Returns the fetchers of a config without their costs, in a form that can be compared. Built-in
+/// ones that are as the program has them are the same as none.
 fn fetchers(resolved: &Resolved) -> String {
-    let built_in = || Config::from_toml("[fetcher.direct_access]", Path::new("")).map(|config| config.fetchers);
+    let built_in = || {
+        Config::from_toml("[fetcher.direct_access]", Path::new("")).map(|config| config.fetchers)
+    };
     let mut fetchers = resolved.config.fetchers.clone();
     if fetchers.is_empty() {
         fetchers = built_in().unwrap_or_default();
@@ -71,20 +84,27 @@ pub(crate) fn pace_changes(before: &PaceSettings, after: &PaceSettings) -> Vec<S
     .flatten()
     .collect();
     let names: BTreeSet<&String> = before.hosts.keys().chain(after.hosts.keys()).collect();
-    let hosts = names
-        .into_iter()
-        .filter_map(|name| change(name, &host_pace(before.hosts.get(name)), &host_pace(after.hosts.get(name))));
+    let hosts = names.into_iter().filter_map(|name| {
+        change(name, &host_pace(before.hosts.get(name)), &host_pace(after.hosts.get(name)))
+    });
     changes.extend(shortened(hosts.collect(), "hosts"));
     changes
 }
 
 /// Returns what differs between the costs of candidates before and after a change.
-pub(crate) fn cost_changes<'s>(before: &[FetcherSpec], after: impl Iterator<Item = &'s FetcherSpec>) -> Vec<String> {
+pub(crate) fn cost_changes<'s>(
+    before: &[FetcherSpec],
+    after: impl Iterator<Item = &'s FetcherSpec>,
+) -> Vec<String> {
     let cost = |spec: &FetcherSpec| match spec.measures_cost {
         true => format!("measured from {}", spec.cost),
         false => spec.cost.to_string(),
     };
-    before.iter().zip(after).filter_map(|(old, new)| change(&new.name, &cost(old), &cost(new))).collect()
+    before
+        .iter()
+        .zip(after)
+        .filter_map(|(old, new)| change(&new.name, &cost(old), &cost(new)))
+        .collect()
 }
 
 fn change(key: &str, before: &dyn Display, after: &dyn Display) -> Option<String> {
@@ -125,18 +145,25 @@ mod tests {
         let of = |text: &str| keys_after_restart(&resolved(""), &resolved(text)).join(", ");
         assert_eq!(of(""), "");
         assert_eq!(
-            of("rollout.retry_after = '1day'\n[tuning]\nrollout_confidence = 0.9\nrollout_min_hosts = 5\n\
-                pace_min_rate = 0.5\n[pace]\nmode = 'fixed'\n[pace.host.\"a.org\"]\nrate = 3\n"),
+            of(
+                "rollout.retry_after = '1day'\n[tuning]\nrollout_confidence = 0.9\nrollout_min_hosts = 5\n\
+                pace_min_rate = 0.5\n[pace]\nmode = 'fixed'\n[pace.host.\"a.org\"]\nrate = 3\n"
+            ),
             ""
         );
-        assert_eq!(of("pace.max_wait = '9s'\ntuning.explore_rate = 0.1"), "pace.max_wait, tuning.explore_rate");
-        let many: String = (0..8).map(|n| format!("[detect.host.\"{n}.org\"]\nmin_chars = 9\n")).collect();
+        assert_eq!(
+            of("pace.max_wait = '9s'\ntuning.explore_rate = 0.1"),
+            "pace.max_wait, tuning.explore_rate"
+        );
+        let many: String =
+            (0..8).map(|n| format!("[detect.host.\"{n}.org\"]\nmin_chars = 9\n")).collect();
         assert!(of(&many).ends_with(", 3 more keys"), "{}", of(&many));
     }
 
     #[test]
     fn costs_need_no_restart_and_other_changes_of_fetchers_do() {
-        let of = |old: &str, new: &str| keys_after_restart(&resolved(old), &resolved(new)).join(", ");
+        let of =
+            |old: &str, new: &str| keys_after_restart(&resolved(old), &resolved(new)).join(", ");
         let cheap = "[fetcher.playwright]\ncost = 2";
         assert_eq!(of(cheap, "[fetcher.playwright]\ncost = 'measured'"), "");
         assert_eq!((of("", cheap), of(cheap, "")), (String::new(), String::new()));
@@ -147,10 +174,21 @@ mod tests {
     #[test]
     fn a_pace_is_described_by_what_differs() {
         let host = |rate, parallel| HostPace { rate, parallel };
-        let before = PaceSettings { hosts: [("a.org".to_owned(), host(Some(1.5), None))].into(), ..Default::default() };
-        let hosts = [("a.org".to_owned(), host(Some(3.0), Some(2))), ("b.org".to_owned(), host(None, Some(1)))].into();
+        let before = PaceSettings {
+            hosts: [("a.org".to_owned(), host(Some(1.5), None))].into(),
+            ..Default::default()
+        };
+        let hosts = [
+            ("a.org".to_owned(), host(Some(3.0), Some(2))),
+            ("b.org".to_owned(), host(None, Some(1))),
+        ]
+        .into();
         let after = PaceSettings { max_rate: 5.0, hosts, ..PaceSettings::default() };
-        let said = ["max_rate 20 -> 5", "a.org rate 1.5 -> rate 3 and parallel 2", "b.org learned -> parallel 1"];
+        let said = [
+            "max_rate 20 -> 5",
+            "a.org rate 1.5 -> rate 3 and parallel 2",
+            "b.org learned -> parallel 1",
+        ];
         assert_eq!(pace_changes(&before, &after), said);
         assert!(pace_changes(&after, &after).is_empty());
     }

@@ -1,7 +1,7 @@
 //! Resolved settings: the command line, the environment and the config file together.
 //!
-//! Owns: their precedence (command line, environment, config, default). Every fault in them is found here, before a
-//! command begins.
+//! Owns: their precedence (command line, environment, config, default). Every fault in them is
+//! found here, before a command begins.
 //!
 //! Must not know: what commands build from them.
 
@@ -28,9 +28,10 @@ const CONFIG: &str = "FETCHWISE_CONFIG";
 const LEARNING: &str = "LEARNING_MODE_ENABLED";
 /// The variables that name the browser, in the order of precedence.
 const BROWSERS: [&str; 2] = ["FETCHWISE_CHROMIUM", "CHROME"];
-/// Variables with our prefix that are not keys of the config: those above, the token of a server, the brokers of a
-/// fleet, and the folder that a command fetcher gives its program.
-const NO_KEYS: [&str; 5] = [CONFIG, BROWSERS[0], "FETCHWISE_TOKEN", "FETCHWISE_FLEET", "FETCHWISE_SCRATCH"];
+/// Variables with our prefix that are not keys of the config: those above, the token of a server,
+/// the brokers of a fleet, and the folder that a command fetcher gives its program.
+const NO_KEYS: [&str; 5] =
+    [CONFIG, BROWSERS[0], "FETCHWISE_TOKEN", "FETCHWISE_FLEET", "FETCHWISE_SCRATCH"];
 
 /// The default share of domains for which `split` lets evidence decide.
 pub(crate) const SPLIT_SHARE: f64 = 0.5;
@@ -73,11 +74,13 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Returns the settings for layers that are already resolved, and reads the router table that they name.
+    /// Returns the settings for layers that are already resolved, and reads the router table that
+    /// they name.
     pub(crate) fn from_resolved(resolved: Resolved, args: &GlobalArgs) -> Result<Self, Failure> {
         let config = resolved.config.clone();
         let mode = args.mode.map(Mode::from).or(config.mode).unwrap_or_default();
-        let is_mode_given = args.mode.is_some() || matches!(resolved.origin(&["mode"]), Origin::Variable(_));
+        let is_mode_given =
+            args.mode.is_some() || matches!(resolved.origin(&["mode"]), Origin::Variable(_));
         let table = args.router.clone().or_else(|| config.router.clone());
         let routes = table.as_deref().map(read_route_table).transpose()?;
         let routes = routes.map(|(routes, warnings)| {
@@ -101,8 +104,8 @@ impl Settings {
         })
     }
 
-    /// Returns the browser that the config, or the variable of its key, names. The other variables take precedence over
-    /// a config file, and the discovery of the browser reads them itself.
+    /// Returns the browser that the config, or the variable of its key, names. The other variables
+    /// take precedence over a config file, and the discovery of the browser reads them itself.
     pub(crate) fn browser_path(&self) -> Option<&Path> {
         let is_elsewhere = matches!(
             self.resolved.origin(&["browser", "path"]),
@@ -121,20 +124,25 @@ impl Settings {
         Self::resolve(&self.args)
     }
 
-    /// Returns whether the command line or the environment sets the mode, so that the config's has no effect.
+    /// Returns whether the command line or the environment sets the mode, so that the config's has
+    /// no effect.
     pub(crate) fn is_mode_given(&self) -> bool {
         self.is_mode_given
     }
 
     /// Returns the files that can be reloaded: config, router table and rules.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
-        [self.config_file.as_deref(), self.table.as_deref(), self.rules.as_deref()].into_iter().flatten()
+        [self.config_file.as_deref(), self.table.as_deref(), self.rules.as_deref()]
+            .into_iter()
+            .flatten()
     }
 
     /// Returns the failure for an error of the router, with the file of the table.
     pub(crate) fn router_failure(&self, error: RouterError) -> Failure {
         match (&self.table, &error) {
-            (Some(path), RouterError::Table(_)) => Failure::usage(format_args!("{}, {error}", shown(path))),
+            (Some(path), RouterError::Table(_)) => {
+                Failure::usage(format_args!("{}, {error}", shown(path)))
+            }
             _ => Failure::usage(error),
         }
     }
@@ -143,7 +151,10 @@ impl Settings {
     pub(crate) fn data_dir(&self) -> Result<PathBuf, Failure> {
         if let Some(dir) = &self.data_dir {
             if dir.exists() && !dir.is_dir() {
-                return Err(Failure::usage(format_args!("the data directory {} is not a directory", shown(dir))));
+                return Err(Failure::usage(format_args!(
+                    "the data directory {} is not a directory",
+                    shown(dir)
+                )));
             }
             return Ok(dir.clone());
         }
@@ -159,7 +170,8 @@ impl Settings {
         Self { data_dir: Some(dir.to_owned()), ..self.clone() }
     }
 
-    /// Returns the same settings at an earlier moment, which was at the time `now`. Evidence is that of the moment.
+    /// Returns the same settings at an earlier moment, which was at the time `now`. Evidence is
+    /// that of the moment.
     pub(crate) fn as_of(&self, moment: AsOf, now: Timestamp) -> Self {
         Self { moment: Some(moment), clock: Arc::new(Clock::fixed(now)), ..self.clone() }
     }
@@ -177,12 +189,16 @@ impl Settings {
     /// Returns the options of the detector.
     pub(crate) fn detector_options(&self) -> DetectorOptions {
         let options = DetectorOptions::default();
-        self.config.tuning.block_threshold.map_or(options, |sure| options.with_block_threshold(sure as f32))
+        self.config
+            .tuning
+            .block_threshold
+            .map_or(options, |sure| options.with_block_threshold(sure as f32))
     }
 
     /// Returns the detector with the corrections for single hosts.
     pub(crate) fn with_min_chars(&self, detector: Detector) -> Detector {
-        let hosts = self.config.detect.host.iter().filter_map(|(host, of)| Some((host, of.min_chars?)));
+        let hosts =
+            self.config.detect.host.iter().filter_map(|(host, of)| Some((host, of.min_chars?)));
         hosts.fold(detector, |detector, (host, chars)| detector.with_min_chars(host, chars))
     }
 
@@ -204,7 +220,8 @@ pub(crate) fn config_file(args: &GlobalArgs) -> Result<Option<PathBuf>, Failure>
     }
 }
 
-/// Adds the environment. A variable that is named after a key (`FETCHWISE_...`) takes precedence over the others.
+/// Adds the environment. A variable that is named after a key (`FETCHWISE_...`) takes precedence
+/// over the others.
 pub(crate) fn add_environment(layers: &mut Layers) -> Result<(), Failure> {
     if let Some(text) = variable(LEARNING)? {
         let mode = Mode::resolve(None, Some(&text), None).map_err(Failure::usage)?;
@@ -212,16 +229,23 @@ pub(crate) fn add_environment(layers: &mut Layers) -> Result<(), Failure> {
     }
     for name in BROWSERS.into_iter().rev() {
         if let Some(path) = env::var_os(name).filter(|path| !path.is_empty()) {
-            // Recorded only to show the origin of the setting: the discovery of the browser reads the environment
-            // itself.
-            layers.set(&["browser", "path"], &*path.to_string_lossy(), &Origin::Variable(name.to_owned()));
+            // Recorded only to show the origin of the setting: the discovery of the browser reads
+            // the environment itself.
+            layers.set(
+                &["browser", "path"],
+                &*path.to_string_lossy(),
+                &Origin::Variable(name.to_owned()),
+            );
         }
     }
-    let is_ours = |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("FETCHWISE_"));
+    let is_ours =
+        |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("FETCHWISE_"));
     let mut ours = Vec::new();
     for (name, _) in env::vars_os().filter(|(name, _)| is_ours(name)) {
         let name = name.to_string_lossy().into_owned();
-        if let Some(text) = (!NO_KEYS.contains(&&*name)).then(|| variable(&name)).transpose()?.flatten() {
+        if let Some(text) =
+            (!NO_KEYS.contains(&&*name)).then(|| variable(&name)).transpose()?.flatten()
+        {
             ours.push((name, text));
         }
     }
@@ -252,6 +276,8 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
         Ok(value) if value.is_empty() => Ok(None),
         Ok(value) => Ok(Some(value)),
         Err(env::VarError::NotPresent) => Ok(None),
-        Err(env::VarError::NotUnicode(_)) => Err(Failure::usage(format_args!("{name} is not valid UTF-8"))),
+        Err(env::VarError::NotUnicode(_)) => {
+            Err(Failure::usage(format_args!("{name} is not valid UTF-8")))
+        }
     }
 }

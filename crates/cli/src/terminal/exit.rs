@@ -24,7 +24,8 @@ pub(crate) enum Exit {
 
 /// A failure that ends a command early: its exit code, its message and a hint.
 ///
-/// Its texts may name files and values from outside. They are made safe for a terminal when they are printed.
+/// Its texts may name files and values from outside. They are made safe for a terminal when they
+/// are printed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -74,7 +75,8 @@ impl Failure {
         self.exit
     }
 
-    /// Returns whether there is no message: the reader of the results closed the pipe, and knows that.
+    /// Returns whether there is no message: the reader of the results closed the pipe, and knows
+    /// that.
     pub(crate) fn is_quiet(&self) -> bool {
         self.message.is_empty()
     }
@@ -88,8 +90,10 @@ impl Failure {
     pub(crate) fn stdout(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::pipe_closed(),
-            _ if interruptible_writer::gave_up(error) => Self::failed("interrupted: the reader of the results stalled")
-                .advise("run the same command again to continue where it stopped"),
+            _ if interruptible_writer::gave_up(error) => {
+                Self::failed("interrupted: the reader of the results stalled")
+                    .advise("run the same command again to continue where it stopped")
+            }
             _ => Self::failed(format_args!("cannot write to stdout: {error}")),
         }
     }
@@ -114,12 +118,15 @@ impl From<ConfigError> for Failure {
 impl From<WarcError> for Failure {
     fn from(error: WarcError) -> Self {
         let (exit, advice) = match &error {
-            WarcError::Busy { .. } => {
-                (Exit::Refused, Some("wait until the other process ends, or choose another archive with --warc"))
-            }
+            WarcError::Busy { .. } => (
+                Exit::Refused,
+                Some("wait until the other process ends, or choose another archive with --warc"),
+            ),
             WarcError::Damaged { .. } => (
                 Exit::Refused,
-                Some("nothing was changed: move the archive away, or choose another archive with --warc"),
+                Some(
+                    "nothing was changed: move the archive away, or choose another archive with --warc",
+                ),
             ),
             _ => (Exit::Failed, None),
         };

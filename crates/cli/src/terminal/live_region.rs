@@ -1,7 +1,7 @@
 //! A region of lines at the bottom of the terminal that changes while a command works.
 //!
-//! Invariants: each line is cut to the width of the terminal, so the region never leaves torn lines. Nothing is drawn if
-//! stderr is not a terminal.
+//! Invariants: each line is cut to the width of the terminal, so the region never leaves torn
+//! lines. Nothing is drawn if stderr is not a terminal.
 
 use std::io::IsTerminal;
 
@@ -33,10 +33,11 @@ impl LiveRegion {
         !self.bar.is_hidden()
     }
 
-    /// Returns the width to which lines are cut: the last column stays free, because some terminals wrap there.
+    /// Returns the width to which lines are cut: the last column stays free, because some terminals
+    /// wrap there.
     pub(crate) fn width(&self) -> usize {
-        let width =
-            terminal_size::terminal_size_of(std::io::stderr()).map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0));
+        let width = terminal_size::terminal_size_of(std::io::stderr())
+            .map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0));
         if width == 0 { DEFAULT_WIDTH } else { width.max(2) - 1 }
     }
 
@@ -93,7 +94,10 @@ mod tests {
 
     #[test]
     fn lines_are_cut_to_the_width() {
-        assert_eq!([cut("abcdef", 6), cut("abcdef", 5), cut("abcdef", 2)], ["abcdef", "ab...", ".."]);
+        assert_eq!(
+            [cut("abcdef", 6), cut("abcdef", 5), cut("abcdef", 2)],
+            ["abcdef", "ab...", ".."]
+        );
         assert_eq!(cut("größer als", 6), "grö...");
     }
 

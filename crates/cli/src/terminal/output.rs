@@ -1,7 +1,7 @@
 //! Results on stdout and messages on stderr: JSON lines, aligned tables and text.
 //!
-//! Invariants: no text from outside reaches a terminal with its control characters. Colours appear only on a terminal,
-//! and not if `NO_COLOR` is set.
+//! Invariants: no text from outside reaches a terminal with its control characters. Colours appear
+//! only on a terminal, and not if `NO_COLOR` is set.
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use fetchwise_terminal::interruptible_writer::InterruptibleWriter;
 pub(crate) use fetchwise_terminal::{
-    CHOSEN, DIM, ERROR, HEADING, Table, is_plain, note, note_labelled, note_styled, plain, shown, styled,
+    CHOSEN, DIM, ERROR, HEADING, Table, is_plain, note, note_labelled, note_styled, plain, shown,
+    styled,
 };
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -29,17 +30,19 @@ pub(crate) struct Output {
 impl Output {
     /// Returns an output that prints JSON lines, or text.
     pub(crate) fn new(json: bool) -> Self {
-        let to: Box<dyn Write> = if json { Box::new(io::stdout()) } else { Box::new(anstream::stdout()) };
+        let to: Box<dyn Write> =
+            if json { Box::new(io::stdout()) } else { Box::new(anstream::stdout()) };
         Self { to: BufWriter::with_capacity(64 << 10, to), json, file: None }
     }
 
-    /// Makes all further writes interruptible: a stalled reader blocks them only until the user interrupts the run. With
-    /// `unchanged` escape sequences are not removed, for bytes of a page.
+    /// Makes all further writes interruptible: a stalled reader blocks them only until the user
+    /// interrupts the run. With `unchanged` escape sequences are not removed, for bytes of a page.
     pub(crate) fn make_interruptible(&mut self, unchanged: bool) -> Result<(), Failure> {
         self.flush()?;
         let stdout: Box<dyn Write> = Box::new(InterruptibleWriter(io::stdout()));
         let to: Box<dyn Write> = match anstream::AutoStream::choice(&io::stdout()) {
-            // It writes what is between two escape sequences by itself, which is a call of the system for each word.
+            // It writes what is between two escape sequences by itself, which is a call of the
+            // system for each word.
             anstream::ColorChoice::Never if !self.json && !unchanged => {
                 let buffered: Box<dyn Write> = Box::new(BufWriter::new(stdout));
                 Box::new(anstream::StripStream::new(buffered))

@@ -25,7 +25,8 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
-/// Returns the rest of a wait such that each second changes it. It is rounded up: it says 0 s only when the wait is over.
+/// Returns the rest of a wait such that each second changes it. It is rounded up: it says 0 s only
+/// when the wait is over.
 pub(crate) fn countdown(rest: Duration) -> String {
     let seconds = rest.as_millis().div_ceil(1000);
     match seconds {
@@ -77,7 +78,10 @@ mod tests {
     fn a_countdown_changes_with_each_second_and_ends_with_the_wait() {
         let of = |ms| countdown(Duration::from_millis(ms));
         assert_eq!([of(0), of(1), of(1_000), of(1_001)], ["0 s", "1 s", "1 s", "2 s"]);
-        assert_eq!([of(60_000), of(421_400), of(7_320_000)], ["1 min 0 s", "7 min 2 s", "2 h 2 min"]);
+        assert_eq!(
+            [of(60_000), of(421_400), of(7_320_000)],
+            ["1 min 0 s", "7 min 2 s", "2 h 2 min"]
+        );
         assert_eq!(of(400_000_000), "4 days");
     }
 

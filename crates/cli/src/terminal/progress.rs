@@ -24,7 +24,9 @@ impl ByteBar {
             true => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
             false => ProgressBar::hidden(),
         };
-        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {bytes}/{total_bytes} {eta}") {
+        if let Ok(style) =
+            ProgressStyle::with_template("{msg} {bar:40} {bytes}/{total_bytes} {eta}")
+        {
             bar.set_style(style);
         }
         Self { bar, what: "", begun: Instant::now() }

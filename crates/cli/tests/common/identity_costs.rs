@@ -1,5 +1,5 @@
-//! The cost of a crawl of open sites and of sites that admit verified bots or a stealth browser, with an identity and
-//! without one.
+//! The cost of a crawl of open sites and of sites that admit verified bots or a stealth browser,
+//! with an identity and without one.
 //!
 //! Owns: the two crawls of a testbed. The testbed counts requests and judges pages.
 
@@ -20,8 +20,8 @@ const PAGES: u64 = 40;
 /// The largest body that the testbed takes, with room for a page.
 const BATCH: usize = 900_000;
 
-/// A stealth browser without Chromium: its user agent passes the block pages, and it requests the script of each page,
-/// which makes the testbed count a rendered page.
+/// A stealth browser without Chromium: its user agent passes the block pages, and it requests the
+/// script of each page, which makes the testbed count a rendered page.
 const STEALTH: &str = r#"
 import base64, json, re, ssl, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -57,7 +57,13 @@ with ThreadPoolExecutor(8) as pool:
 fn ask(method: &str, url: &str, body: &str) -> String {
     let url = url::Url::parse(url).unwrap();
     let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).unwrap();
-    write!(stream, "{method} {} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", url.path(), body.len()).unwrap();
+    write!(
+        stream,
+        "{method} {} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+        url.path(),
+        body.len()
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer.split_once("\r\n\r\n").unwrap().1.to_owned()
@@ -66,11 +72,17 @@ fn ask(method: &str, url: &str, body: &str) -> String {
 /// Creates a key, its directory in `site`, and returns the section `[identity]`.
 pub(crate) fn create_identity(place: &TestDir) -> String {
     place.write("c.toml", "[identity]\nkeys = 'keys'\n");
-    let init = ["identity", "init", "--agent", "https://bot.example", "--name", "ExampleBot", "--json"];
-    let section =
-        place.run(&[&init[..], &["--config", "c.toml"]].concat()).one()["config"].as_str().unwrap().to_owned();
+    let init =
+        ["identity", "init", "--agent", "https://bot.example", "--name", "ExampleBot", "--json"];
+    let section = place.run(&[&init[..], &["--config", "c.toml"]].concat()).one()["config"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     place.write("c.toml", &section);
-    assert_eq!(place.run(&["identity", "directory", "--out", "site", "--config", "c.toml"]).code, 0);
+    assert_eq!(
+        place.run(&["identity", "directory", "--out", "site", "--config", "c.toml"]).code,
+        0
+    );
     section
 }
 
@@ -97,7 +109,10 @@ impl Testbed {
 
     /// Starts a testbed over https that knows the bot of the directory `site`, and writes `ca.pem`.
     pub(crate) fn over_https(place: &TestDir, sites: &str) -> Self {
-        let keys = std::fs::read_to_string(place.path("site/.well-known/http-message-signatures-directory")).unwrap();
+        let keys = std::fs::read_to_string(
+            place.path("site/.well-known/http-message-signatures-directory"),
+        )
+        .unwrap();
         let bots = VerifiedBots::from_directory(&keys).unwrap();
         let testbed = Self::start(sites, 30, &BenchmarkOptions { is_https: true, bots });
         place.write("ca.pem", testbed.sites.authority_pem().unwrap());
@@ -143,13 +158,26 @@ struct CrawlCost {
 
 /// Crawls `sites` open sites and as many that admit verified bots, and returns the cost.
 fn crawl(place: &TestDir, sites: u64, name: &str, config: &str) -> CrawlCost {
-    let site = |kind: &str| format!("[[site]]\nkind = \"{kind}\"\ncount = {sites}\npages = {PAGES}\n");
+    let site =
+        |kind: &str| format!("[[site]]\nkind = \"{kind}\"\ncount = {sites}\npages = {PAGES}\n");
     let testbed = Testbed::over_https(place, &(site("static") + &site("verified")));
     let links = place.write("links.txt", testbed.links());
     let config = place.write("crawl.toml", format!("{config}[http]\nca_file = 'ca.pem'\n"));
     let pages = format!("{name}-pages");
-    let fetch = ["fetch", "--json", "--config", &config, "--input", &links, "--out", &pages, "--data-dir", name];
-    let crawl = place.run(&[&fetch[..], &["--allow-network", "127.0.0.0/8", "--pace", "off"]].concat());
+    let fetch = [
+        "fetch",
+        "--json",
+        "--config",
+        &config,
+        "--input",
+        &links,
+        "--out",
+        &pages,
+        "--data-dir",
+        name,
+    ];
+    let crawl =
+        place.run(&[&fetch[..], &["--allow-network", "127.0.0.0/8", "--pace", "off"]].concat());
     let results = crawl.json();
     assert_eq!(results.len() as u64, 2 * sites * PAGES, "{}", crawl.stderr);
     testbed.submit(place, &results);
@@ -164,8 +192,9 @@ fn crawl(place: &TestDir, sites: u64, name: &str, config: &str) -> CrawlCost {
     cost
 }
 
-/// Asserts that a good page costs at least 10 plain requests without an identity, and at most 1.25 with one that signs
-/// each request: on `sites` open sites and as many that admit verified bots or a stealth browser of cost 20.
+/// Asserts that a good page costs at least 10 plain requests without an identity, and at most 1.25
+/// with one that signs each request: on `sites` open sites and as many that admit verified bots or
+/// a stealth browser of cost 20.
 pub(crate) fn assert_that_signing_saves_the_browser(sites: u64) {
     let place = TestDir::new();
     let section = create_identity(&place);
@@ -177,7 +206,11 @@ pub(crate) fn assert_that_signing_saves_the_browser(sites: u64) {
     let unsigned = crawl(&place, sites, "unsigned", fetchers);
     assert!(unsigned.good == all && unsigned.per_good_page >= 10.0, "{unsigned:?}");
 
-    let always = format!("{}{fetchers}", section.replacen("[identity]", "[identity]\nmode = 'always'", 1));
+    let always =
+        format!("{}{fetchers}", section.replacen("[identity]", "[identity]\nmode = 'always'", 1));
     let signed = crawl(&place, sites, "signed", &always);
-    assert!(signed.good == all && signed.per_good_page <= 1.25 && signed.renders == 0, "{signed:?}");
+    assert!(
+        signed.good == all && signed.per_good_page <= 1.25 && signed.renders == 0,
+        "{signed:?}"
+    );
 }

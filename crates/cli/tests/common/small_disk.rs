@@ -1,5 +1,5 @@
-//! A small file system for tests of a full disk. It is a real one, so these tests need a machine that allows users to
-//! mount.
+//! A small file system for tests of a full disk. It is a real one, so these tests need a machine
+//! that allows users to mount.
 
 use std::fs;
 use std::path::{Path, PathBuf};

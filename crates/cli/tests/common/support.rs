@@ -33,15 +33,16 @@ impl TestDir {
         name.to_owned()
     }
 
-    /// Returns the program with `args`, in this directory and with its data directory. It inherits none of our
-    /// variables.
+    /// Returns the program with `args`, in this directory and with its data directory. It inherits
+    /// none of our variables.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.other_program(env!("CARGO_BIN_EXE_fetchwise"));
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    /// Returns another program that may start ours, such as a shell. It inherits none of our variables either.
+    /// Returns another program that may start ours, such as a shell. It inherits none of our
+    /// variables either.
     pub(crate) fn other_program(&self, program: &str) -> Command {
         let mut command = program::command(program, self.dir.path());
         command.env("FETCHWISE_DATA_DIR", self.data());
@@ -80,7 +81,8 @@ impl TestDir {
 
 /// Returns the segments of a log, the oldest first.
 pub(crate) fn segments(data: &Path) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut all: Vec<PathBuf> =
+        std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()).collect();
     all.retain(|path| path.extension().is_some_and(|extension| extension == "fwl"));
     all.sort();
     all

@@ -1,5 +1,5 @@
-//! Queries of the past: `attempts`, `explain --at` and `--attempt`, `links`, `unpause`, and ban rates by day; on logs
-//! that were imported, cut off in the middle, or compacted.
+//! Queries of the past: `attempts`, `explain --at` and `--attempt`, `links`, `unpause`, and ban
+//! rates by day; on logs that were imported, cut off in the middle, or compacted.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -27,7 +27,11 @@ fn ten_days(place: &TestDir) {
             let at = Timestamp::from_millis(now() - (9 - day) * DAY - n * 1000);
             let url = format!("https://s{}.example.org/d{day}/{n}", n % 4);
             let attempt = Attempt::new(&url::Url::parse(&url).unwrap(), "playwright", at).unwrap();
-            let attempt = if n % 8 == 0 { attempt.failed(ErrorKind::Blocked403) } else { attempt.delivered() };
+            let attempt = if n % 8 == 0 {
+                attempt.failed(ErrorKind::Blocked403)
+            } else {
+                attempt.delivered()
+            };
             journal.append_attempt(&attempt).unwrap();
         }
         journal.close().unwrap();
@@ -48,14 +52,19 @@ fn a_narrow_time_range_reads_only_a_part_of_the_log() {
     let (last, attempts) = rows.split_last().unwrap();
     assert_eq!(attempts.len(), 80, "{}", ran.stderr);
     let count = |name: &str| last["summary"][name].as_u64().unwrap();
-    assert_eq!((count("attempts"), count("segments"), count("segments_read")), (80, 10, 2), "{last}");
+    assert_eq!(
+        (count("attempts"), count("segments"), count("segments_read")),
+        (80, 10, 2),
+        "{last}"
+    );
     assert!(count("bytes_read") * 4 < count("bytes"), "{last}");
     // The skipped part has no matches: a full scan finds no more.
     let all = place.run(&["export"]).json();
     let since = now() - 36 * HOUR;
-    let recent = all
-        .iter()
-        .filter(|row| fetchwise::rfc3339::parse(row["attempted_at"].as_str().unwrap()).unwrap().as_millis() >= since);
+    let recent = all.iter().filter(|row| {
+        fetchwise::rfc3339::parse(row["attempted_at"].as_str().unwrap()).unwrap().as_millis()
+            >= since
+    });
     assert_eq!(recent.count(), 80);
 
     let one = place.run(&["attempts", "--limit", "1", "--summary", "--json"]).json();
@@ -104,14 +113,18 @@ fn attempts_are_found_by_url_link_domain_time_and_outcome() {
     // A forgotten attempt is not found in either direction.
     assert_eq!(place.run(&["forget", "--domain", "a.org"]).code, 0);
     assert_eq!(found(&[]), "b.org/2");
-    assert_eq!(urls(&place.run(&["attempts", "--json", "--limit", "3"]).json()), ["https://b.org/2"]);
+    assert_eq!(
+        urls(&place.run(&["attempts", "--json", "--limit", "3"]).json()),
+        ["https://b.org/2"]
+    );
 }
 
 #[test]
 fn the_text_of_attempts_has_heads_a_limit_and_ids_that_explain_takes() {
     let place = TestDir::new();
     place.import((0..60).map(|n| {
-        let mut attempt = line(&format!("https://e.org/{n}"), "playwright", Value::Null, now() - 1000 + n);
+        let mut attempt =
+            line(&format!("https://e.org/{n}"), "playwright", Value::Null, now() - 1000 + n);
         attempt["duration_ms"] = json!(if n == 59 { 4 } else { 31_240 });
         attempt
     }));
@@ -125,17 +138,25 @@ fn the_text_of_attempts_has_heads_a_limit_and_ids_that_explain_takes() {
     let column = |name: &str| shown[0].find(name).unwrap();
     assert_eq!(shown[1].find("playwright"), Some(column("fetcher")), "{}", ran.stdout);
     assert_eq!(shown[1].find("https://"), Some(column("url")), "{}", ran.stdout);
-    let id = place.run(&["attempts", "--json", "--limit", "1"]).one()["id"].as_str().unwrap().to_owned();
+    let id =
+        place.run(&["attempts", "--json", "--limit", "1"]).one()["id"].as_str().unwrap().to_owned();
     let short = shown[1].split_whitespace().nth(1).unwrap();
     assert!(short.len() == 12 && id.ends_with(short), "{short} {id}");
-    assert_eq!(place.run(&["explain", "--json", "--attempt", short]).one()["attempt"]["id"], json!(id));
+    assert_eq!(
+        place.run(&["explain", "--json", "--attempt", short]).one()["attempt"]["id"],
+        json!(id)
+    );
     assert_eq!(place.run(&["explain", "--attempt", "0123456789ab"]).code, 1);
     assert_eq!(place.run(&["explain", "--attempt", "12"]).code, 2);
     let all = place.run(&["attempts", "--limit", "70"]);
     assert_eq!((all.stdout.lines().count(), all.stderr.as_str()), (61, ""));
     assert_eq!(place.run(&["attempts", "--json"]).json().len(), 60);
     let misspelt = place.run(&["attempts", "--outcome", "blokced"]);
-    assert!(misspelt.stderr.contains("hint: ") && misspelt.stderr.contains("\"blocked"), "{}", misspelt.stderr);
+    assert!(
+        misspelt.stderr.contains("hint: ") && misspelt.stderr.contains("\"blocked"),
+        "{}",
+        misspelt.stderr
+    );
 }
 
 #[test]
@@ -157,12 +178,17 @@ fn hostile_text_is_shown_as_text() {
 #[test]
 fn a_log_with_a_torn_tail_is_queried_up_to_the_tail() {
     let place = TestDir::new();
-    place.import((0..30).map(|n| line(&format!("https://e.org/{n}"), "playwright", Value::Null, now() - 1000 + n)));
+    place.import(
+        (0..30).map(|n| {
+            line(&format!("https://e.org/{n}"), "playwright", Value::Null, now() - 1000 + n)
+        }),
+    );
     let segment = segments(&place.data()).pop().unwrap();
     let bytes = std::fs::read(&segment).unwrap();
     // Half of a frame at the end, as an interrupted write leaves it.
     std::fs::remove_file(place.data().join("SEGMENTS")).unwrap();
-    std::fs::write(&segment, [&bytes[..], &[0xf1, b'F', b'W', b'r', 7, 7, 7, 7, 9, 0]].concat()).unwrap();
+    std::fs::write(&segment, [&bytes[..], &[0xf1, b'F', b'W', b'r', 7, 7, 7, 7, 9, 0]].concat())
+        .unwrap();
     let ran = place.run(&["attempts", "--json"]);
     assert_eq!((ran.code, ran.json().len()), (0, 30), "{}", ran.stderr);
 }
@@ -185,8 +211,10 @@ fn the_log_of_a_killed_crawler_is_queried() {
                         std::thread::park();
                     }
                 }
-                let body =
-                    format!("<title>t</title><p>{}</p>", "Some words of a page that is long enough. ".repeat(40));
+                let body = format!(
+                    "<title>t</title><p>{}</p>",
+                    "Some words of a page that is long enough. ".repeat(40)
+                );
                 let head = format!(
                     "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
                     body.len()
@@ -196,8 +224,16 @@ fn the_log_of_a_killed_crawler_is_queried() {
         }
     });
     let url = |path: &str| format!("http://{address}/{path}");
-    let args =
-        ["fetch", &url("a"), &url("slow"), "--allow-private-network", "--no-browser", "--json", "--robots", "ignore"];
+    let args = [
+        "fetch",
+        &url("a"),
+        &url("slow"),
+        "--allow-private-network",
+        "--no-browser",
+        "--json",
+        "--robots",
+        "ignore",
+    ];
     let mut child = place.spawn(&args);
     let seen = lines(child.stdout.take().unwrap());
     wait_for(&seen, "/a\"");
@@ -211,7 +247,10 @@ fn the_log_of_a_killed_crawler_is_queried() {
     let id = found["id"].as_str().unwrap();
     let explained = place.run(&["explain", "--attempt", id, "--json"]).one();
     assert_eq!(explained["attempt"]["rule"], found["rule"], "{explained}");
-    assert!(explained["attempt"]["rule"].is_string() && explained["attempt"]["propensity"].is_number(), "{explained}");
+    assert!(
+        explained["attempt"]["rule"].is_string() && explained["attempt"]["propensity"].is_number(),
+        "{explained}"
+    );
     assert_eq!(
         candidate(&explained, "direct_access")["domain_attempts"].as_f64(),
         Some(0.0),
@@ -221,14 +260,19 @@ fn the_log_of_a_killed_crawler_is_queried() {
     assert_eq!((rate["attempts"].as_u64(), rate["banned"].as_u64()), (Some(1), Some(0)));
 }
 
-/// At `https://e.org`: twenty plain requests that worked until three days ago, then twenty that were refused, while the
-/// browser works.
+/// At `https://e.org`: twenty plain requests that worked until three days ago, then twenty that
+/// were refused, while the browser works.
 fn changed(place: &TestDir) {
-    let old = (0..20).map(|n| line(&format!("https://e.org/{n}"), "direct_access", Value::Null, now() - 3 * DAY + n));
+    let old = (0..20).map(|n| {
+        line(&format!("https://e.org/{n}"), "direct_access", Value::Null, now() - 3 * DAY + n)
+    });
     place.import(old);
     let new = (0..40).map(|n| {
-        let (fetcher, error) =
-            if n % 2 == 0 { ("direct_access", json!("blocked_403")) } else { ("playwright", Value::Null) };
+        let (fetcher, error) = if n % 2 == 0 {
+            ("direct_access", json!("blocked_403"))
+        } else {
+            ("playwright", Value::Null)
+        };
         line(&format!("https://e.org/{n}"), fetcher, error, now() - DAY + n)
     });
     place.import(new);
@@ -250,7 +294,11 @@ fn past_evidence_is_that_of_the_attempts_up_to_then() {
     };
     assert_eq!(explain(&[]).0["fetcher"], "playwright");
     let (then, _) = explain(&["--at", "2d"]);
-    assert_eq!((&then["fetcher"], then["rebuilt"]["records"].as_u64()), (&json!("direct_access"), Some(20)), "{then}");
+    assert_eq!(
+        (&then["fetcher"], then["rebuilt"]["records"].as_u64()),
+        (&json!("direct_access"), Some(20)),
+        "{then}"
+    );
     assert_eq!(then["rebuilt"]["missing_before"], Value::Null);
     let (before, _) = explain(&["--at", "5d"]);
     assert_eq!(candidate(&before, "direct_access")["domain_attempts"].as_f64(), Some(0.0));
@@ -259,12 +307,16 @@ fn past_evidence_is_that_of_the_attempts_up_to_then() {
     let at = now() - 2 * DAY;
     other.import(place.run(&["attempts", "--until", "2d", "--oldest-first", "--json"]).json());
     let at_text = fetchwise::rfc3339::format(Timestamp::from_millis(at));
-    let ended = other.run(&["explain", "https://e.org/new", "--all-fetchers", "--json", "--now", &at_text]).one();
+    let ended = other
+        .run(&["explain", "https://e.org/new", "--all-fetchers", "--json", "--now", &at_text])
+        .one();
     let (then, _) = explain(&["--at", &at_text]);
     for name in ["direct_access", "playwright"] {
         for field in ["p", "index", "confidence", "sample_size"] {
-            let (a, b) =
-                (candidate(&then, name)[field].as_f64().unwrap(), candidate(&ended, name)[field].as_f64().unwrap());
+            let (a, b) = (
+                candidate(&then, name)[field].as_f64().unwrap(),
+                candidate(&ended, name)[field].as_f64().unwrap(),
+            );
             assert!((a - b).abs() <= 1e-9 * a.abs().max(1.0), "{name} {field}: {a} {b}");
         }
     }
@@ -286,7 +338,11 @@ fn past_evidence_is_that_of_the_attempts_up_to_then() {
     assert_eq!(then["rebuilt"]["records"].as_u64(), Some(0), "{then}");
     assert!(said.is_empty(), "JSON says it itself: {said}");
     let words = place.run(&["explain", "https://e.org/new", "--at", "36h", "--all-fetchers"]);
-    assert!(words.stderr.contains("incomplete") && words.stderr.contains("compacted away"), "{}", words.stderr);
+    assert!(
+        words.stderr.contains("incomplete") && words.stderr.contains("compacted away"),
+        "{}",
+        words.stderr
+    );
 }
 
 #[test]
@@ -297,7 +353,8 @@ fn the_decision_of_an_attempt_is_shown_as_recorded() {
     let mut second = line("https://e.org/page", "playwright", Value::Null, now() - 1000);
     for (of, number, rule) in [(&mut first, 1, "explore"), (&mut second, 2, "index")] {
         (of["try_no"], of["rule"]) = (json!(number), json!(rule));
-        (of["source"], of["propensity"], of["confidence"]) = (json!("learned"), json!(0.25), json!(0.75));
+        (of["source"], of["propensity"], of["confidence"]) =
+            (json!("learned"), json!(0.25), json!(0.75));
         of["arm"] = json!("learning");
     }
     first["response_headers"] = json!({":chars": "212", ":verdict": "cues: refused, prove-human"});
@@ -308,19 +365,30 @@ fn the_decision_of_an_attempt_is_shown_as_recorded() {
     let id = rows[1]["id"].as_str().unwrap();
     let explained = place.run(&["explain", "--attempt", id, "--json"]).one();
     let then = &explained["attempt"];
-    assert_eq!((&then["id"], &then["rule"], &then["arm"]), (&json!(id), &json!("index"), &json!("learning")), "{then}");
-    assert_eq!((then["propensity"].as_f64(), then["confidence"].as_f64()), (Some(0.25), Some(0.75)));
+    assert_eq!(
+        (&then["id"], &then["rule"], &then["arm"]),
+        (&json!(id), &json!("index"), &json!("learning")),
+        "{then}"
+    );
+    assert_eq!(
+        (then["propensity"].as_f64(), then["confidence"].as_f64()),
+        (Some(0.25), Some(0.75))
+    );
     let fetch = then["fetch"].as_array().unwrap();
     assert_eq!(fetch.len(), 2, "the third one is of another fetch: {fetch:?}");
     assert_eq!(explained["rebuilt"]["records"].as_u64(), Some(61), "everything before it");
-    assert!(candidate(&explained, "direct_access")["excluded"].as_bool().unwrap(), "it had been tried");
+    assert!(
+        candidate(&explained, "direct_access")["excluded"].as_bool().unwrap(),
+        "it had been tried"
+    );
     let words = place.run(&["explain", "--attempt", id]);
     assert!(
         words.stdout.contains("recorded decision: playwright") && words.stdout.contains("0.25"),
         "{}",
         words.stdout
     );
-    // It shows what was known then, and reconciles nothing: no second decision contradicts the recorded one.
+    // It shows what was known then, and reconciles nothing: no second decision contradicts the
+    // recorded one.
     let lines: Vec<&str> = words.stdout.lines().filter(|line| !line.is_empty()).collect();
     assert!(lines[1].starts_with("recorded decision: playwright"), "{}", words.stdout);
     assert!(words.stdout.contains("known then:\n  1. playwright delivered"), "{}", words.stdout);
@@ -336,7 +404,10 @@ fn the_decision_of_an_attempt_is_shown_as_recorded() {
     let reason = json!({"rule": "cues", "cues": ["refused", "prove-human"], "visible_chars": 212});
     assert_eq!(explained["attempt"]["verdict"], reason, "{explained}");
     let words = place.run(&["explain", "--attempt", failed]).stdout;
-    assert!(words.contains("verdict: rule cues (refused, prove-human), 212 visible characters"), "{words}");
+    assert!(
+        words.contains("verdict: rule cues (refused, prove-human), 212 visible characters"),
+        "{words}"
+    );
     let none = place.run(&["explain", "--attempt", "0199f0c5-27c1-7d5e-8c1b-6d0f6f7a9b10"]);
     assert!(none.code == 1 && none.stderr.contains("fetchwise attempts"), "{}", none.stderr);
     assert_eq!(place.run(&["explain"]).code, 2);
@@ -352,7 +423,10 @@ fn paused(place: &TestDir) {
     }
     let hint = Some(fetchwise::attempt::Hint::Blocked);
     let states = [
-        ("https://e.org/a", LinkState { paused_until: until(20), risk_level: 2, hint, ..LinkState::default() }),
+        (
+            "https://e.org/a",
+            LinkState { paused_until: until(20), risk_level: 2, hint, ..LinkState::default() },
+        ),
         ("https://g.org/a", LinkState { paused_until: until(5), ..LinkState::default() }),
         ("https://g.org/b", LinkState { risk_level: 1, ..LinkState::default() }),
     ];
@@ -370,10 +444,19 @@ fn paused_links_and_hosts_are_shown_with_their_reason_and_unpaused() {
     let names = |args: &[&str], field: &str| -> Vec<String> {
         place.run(args).json().iter().map(|row| row[field].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&["links", "--json"], "link"), ["https://e.org/a", "https://g.org/a", "https://g.org/b"]);
+    assert_eq!(
+        names(&["links", "--json"], "link"),
+        ["https://e.org/a", "https://g.org/a", "https://g.org/b"]
+    );
     assert_eq!(names(&["links", "--json"], "reason"), ["blocked", "host_held", "unknown"]);
-    assert_eq!(names(&["links", "--paused", "--json"], "link"), ["https://e.org/a", "https://g.org/a"]);
-    assert_eq!(names(&["links", "--at-risk", "--json"], "link"), ["https://e.org/a", "https://g.org/b"]);
+    assert_eq!(
+        names(&["links", "--paused", "--json"], "link"),
+        ["https://e.org/a", "https://g.org/a"]
+    );
+    assert_eq!(
+        names(&["links", "--at-risk", "--json"], "link"),
+        ["https://e.org/a", "https://g.org/b"]
+    );
     let row = place.run(&["links", "https://e.org/a", "--json"]).one();
     let left = row["paused_for_s"].as_f64().unwrap();
     assert!(left > 60.0 && left <= 1200.0 && row["host_paused_until"].is_string(), "{row}");
@@ -382,14 +465,27 @@ fn paused_links_and_hosts_are_shown_with_their_reason_and_unpaused() {
     assert!(place.run(&["links"]).stdout.contains("its host asked for a pause"));
 
     let released = place.run(&["unpause", "www.e.org", "--json"]).one();
-    assert_eq!((&released["host"], &released["unpaused"]), (&json!("e.org"), &json!(true)), "{released}");
+    assert_eq!(
+        (&released["host"], &released["unpaused"]),
+        (&json!("e.org"), &json!(true)),
+        "{released}"
+    );
     assert!(released["was_paused_until"].is_string() && released["server"].is_null());
     assert_eq!(names(&["hosts", "--paused", "--json"], "host"), ["f.org"]);
     assert_eq!(place.run(&["unpause", "e.org", "--json"]).one()["unpaused"], json!(false));
     let link = place.run(&["unpause", "--link", "https://e.org/a"]);
-    assert!(link.code == 0 && link.stdout.contains("unpaused; it was paused until"), "{}{}", link.stdout, link.stderr);
+    assert!(
+        link.code == 0 && link.stdout.contains("unpaused; it was paused until"),
+        "{}{}",
+        link.stdout,
+        link.stderr
+    );
     let row = place.run(&["links", "https://e.org/a", "--json"]).one();
-    assert_eq!((&row["paused_until"], row["risk_level"].as_u64()), (&Value::Null, Some(2)), "it stays at risk: {row}");
+    assert_eq!(
+        (&row["paused_until"], row["risk_level"].as_u64()),
+        (&Value::Null, Some(2)),
+        "it stays at risk: {row}"
+    );
     for args in [&["unpause"][..], &["unpause", "a b"], &["unpause", "e.org", "--link", "x"]] {
         assert_eq!(place.run(args).code, 2, "{args:?}");
     }
@@ -409,7 +505,9 @@ fn answering(answer: &'static str) -> (String, std::sync::mpsc::Receiver<String>
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let (mut request, mut part) = (String::new(), [0; 4096]);
-        while !request.contains("\r\n\r\n") || request.contains("/links/") && !request.ends_with('}') {
+        while !request.contains("\r\n\r\n")
+            || request.contains("/links/") && !request.ends_with('}')
+        {
             let read = stream.read(&mut part).unwrap();
             request += &String::from_utf8_lossy(&part[..read]);
         }
@@ -429,26 +527,40 @@ fn alongside_a_server_unpause_asks_the_server() {
     let (holder, _) = Journal::open(&place.data(), JournalOptions::default()).unwrap();
     let (address, asked) = answering(DONE);
     std::fs::write(place.data().join("SERVE"), format!("{address}\n")).unwrap();
-    let ran =
-        TestDir::command(&place, &["unpause", "e.org", "--json"]).env("FETCHWISE_TOKEN", "secret").output().unwrap();
+    let ran = TestDir::command(&place, &["unpause", "e.org", "--json"])
+        .env("FETCHWISE_TOKEN", "secret")
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    let released: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
-    assert_eq!((&released["unpaused"], &released["server"]), (&json!(true), &json!(address)), "{released}");
+    let released: Value =
+        serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!(
+        (&released["unpaused"], &released["server"]),
+        (&json!(true), &json!(address)),
+        "{released}"
+    );
     let request = asked.recv().unwrap().to_lowercase();
     assert!(
-        request.starts_with("post /v1/hosts/e.org/unpause ") && request.contains("authorization: bearer secret"),
+        request.starts_with("post /v1/hosts/e.org/unpause ")
+            && request.contains("authorization: bearer secret"),
         "{request}"
     );
     // The server has ended, and its file is still there.
     let gone = place.run(&["unpause", "e.org"]);
-    assert!(gone.code == 1 && gone.stderr.contains("check that the server runs"), "{}", gone.stderr);
+    assert!(
+        gone.code == 1 && gone.stderr.contains("check that the server runs"),
+        "{}",
+        gone.stderr
+    );
     drop(holder);
-    let (address, asked) = answering("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let (address, asked) =
+        answering("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     let refused = place.run(&["unpause", "--link", "https://e.org/a?b=c/d", "--server", &address]);
     assert!(refused.code == 1 && refused.stderr.contains("FETCHWISE_TOKEN"), "{}", refused.stderr);
     let request = asked.recv().unwrap();
     assert!(
-        request.starts_with("POST /v1/links/unpause ") && request.ends_with("{\"link\":\"https://e.org/a?b=c/d\"}"),
+        request.starts_with("POST /v1/links/unpause ")
+            && request.ends_with("{\"link\":\"https://e.org/a?b=c/d\"}"),
         "{request}"
     );
     // Without a server it is done in the log.
@@ -461,11 +573,17 @@ fn ban_rates_include_compacted_days() {
     let of = |n: i64, error: Value, days: i64| {
         line(&format!("https://e.org/{n}"), "playwright", error, now() - days * DAY - n)
     };
-    place.import((0..20).map(|n| of(n, if n < 5 { json!("rate_limited") } else { Value::Null }, 60)));
+    place.import(
+        (0..20).map(|n| of(n, if n < 5 { json!("rate_limited") } else { Value::Null }, 60)),
+    );
     place.import((0..10).map(|n| of(n, if n < 1 { json!("blocked_403") } else { Value::Null }, 0)));
     let rate = |days: &str| {
         let row = place.run(&["ban-rate", "www.E.org", "--days", days, "--json"]).one();
-        (row["attempts"].as_u64().unwrap(), row["banned"].as_u64().unwrap(), row["complete_since"].clone())
+        (
+            row["attempts"].as_u64().unwrap(),
+            row["banned"].as_u64().unwrap(),
+            row["complete_since"].clone(),
+        )
     };
     let (short, long) = (rate("7"), rate("80"));
     assert_eq!((short, long), ((10, 1, Value::Null), (30, 6, Value::Null)));
@@ -488,7 +606,11 @@ fn ban_rates_include_compacted_days() {
 fn both_rates_of_a_query_are_over_counted_attempts() {
     let place = TestDir::new();
     let errors = [Value::Null, json!("not_found"), json!("not_found"), json!("wrong_tool")];
-    place.import((0..4).map(|n| line(&format!("https://e.org/{n}"), "direct_access", errors[n].clone(), now())));
+    place.import(
+        (0..4).map(|n| {
+            line(&format!("https://e.org/{n}"), "direct_access", errors[n].clone(), now())
+        }),
+    );
     let row = place.run(&["query", "--where", "domain=e.org", "--json"]).one();
     assert_eq!((row["attempts"].as_u64(), row["counted"].as_u64()), (Some(4), Some(2)), "{row}");
     assert_eq!(row["success_rate"].as_f64(), Some(0.5));

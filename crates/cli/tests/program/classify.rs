@@ -18,16 +18,39 @@ fn article() -> String {
 fn a_challenge_is_blocked_and_an_article_is_content() {
     let place = TestDir::new();
     let file = place.write("c.html", CHALLENGE);
-    let ran =
-        place.run(&["classify", &file, "--status", "403", "--header", "Server: cloudflare", "--json", "--explain"]);
+    let ran = place.run(&[
+        "classify",
+        &file,
+        "--status",
+        "403",
+        "--header",
+        "Server: cloudflare",
+        "--json",
+        "--explain",
+    ]);
     let line = ran.one();
-    assert_eq!((ran.code, line["is_blocked"].as_bool(), line["vendor"].as_str()), (0, Some(true), Some("cloudflare")));
+    assert_eq!(
+        (ran.code, line["is_blocked"].as_bool(), line["vendor"].as_str()),
+        (0, Some(true), Some("cloudflare"))
+    );
     assert_eq!(line["block_type"].as_str(), Some("blocked_captcha"));
     assert!(line["rule"].is_string() && !line["matches"].as_array().unwrap().is_empty());
-    assert!(line["heuristics"].as_array().unwrap().contains(&json!({"type": "server_cloudflare", "value": "true"})));
-    let line = place.run_with(&["classify", "-", "--json", "--url", "https://e.org/"], article()).one();
-    assert_eq!((line["is_blocked"].as_bool(), line["is_empty"].as_bool()), (Some(false), Some(false)));
-    assert_eq!((line["url"].as_str(), line["error_type"].is_null()), (Some("https://e.org/"), true));
+    assert!(
+        line["heuristics"]
+            .as_array()
+            .unwrap()
+            .contains(&json!({"type": "server_cloudflare", "value": "true"}))
+    );
+    let line =
+        place.run_with(&["classify", "-", "--json", "--url", "https://e.org/"], article()).one();
+    assert_eq!(
+        (line["is_blocked"].as_bool(), line["is_empty"].as_bool()),
+        (Some(false), Some(false))
+    );
+    assert_eq!(
+        (line["url"].as_str(), line["error_type"].is_null()),
+        (Some("https://e.org/"), true)
+    );
     for field in ["has_spa", "framework", "has_paywall", "high_script_ratio", "text_chars"] {
         assert!(line.get(field).is_some(), "{field}");
     }
@@ -73,7 +96,10 @@ fn an_invalid_line_of_a_batch_is_reported_and_the_rest_continues() {
     assert_eq!((ran.code, results.len()), (1, 4));
     let errors: Vec<_> = results.iter().map(|line| line["error_type"].as_str()).collect();
     assert_eq!(errors, [Some("unreadable_body"), Some("invalid_line"), Some("invalid_line"), None]);
-    assert_eq!((results[0]["url"].as_str(), results[1]["line"].as_u64()), (Some("https://e.org/1"), Some(2)));
+    assert_eq!(
+        (results[0]["url"].as_str(), results[1]["line"].as_u64()),
+        (Some("https://e.org/1"), Some(2))
+    );
 }
 
 #[test]
@@ -90,8 +116,14 @@ fn rules_can_be_shown_and_added_and_invalid_ones_are_rejected() {
 fn keywords_classify_like_the_original_system() {
     let place = TestDir::new();
     let page = place.write("a.html", format!("{}<p>Protected by Cloudflare.</p>", article()));
-    assert_eq!(place.run(&["classify", &page, "--json"]).one()["is_blocked"].as_bool(), Some(false));
-    assert_eq!(place.run(&["classify", &page, "--json", "--keywords"]).one()["is_blocked"].as_bool(), Some(true));
+    assert_eq!(
+        place.run(&["classify", &page, "--json"]).one()["is_blocked"].as_bool(),
+        Some(false)
+    );
+    assert_eq!(
+        place.run(&["classify", &page, "--json", "--keywords"]).one()["is_blocked"].as_bool(),
+        Some(true)
+    );
 }
 
 #[test]
@@ -100,7 +132,8 @@ fn a_labelled_batch_evaluates_the_detector() {
     place.write("c.html", CHALLENGE);
     place.write("a.html", article());
     let line = |label: &str, body: &str| json!({"label": label, "body_path": body}).to_string();
-    let labels = [line("block", "c.html"), line("content", "a.html"), line("block", "a.html")].join("\n");
+    let labels =
+        [line("block", "c.html"), line("content", "a.html"), line("block", "a.html")].join("\n");
     let file = place.write("labels.jsonl", labels);
     let ran = place.run(&["classify", "--batch", &file, "--evaluate", "--json"]);
     let report = ran.one();
@@ -124,7 +157,8 @@ fn a_batch_is_judged_at_status_200_beside_the_status_it_came_with() {
     assert_eq!(report["at_200"]["mistakes"][0]["taken_for"].as_str(), Some("content"));
 }
 
-const WALL: &str = "<title>Just a moment...</title><script>window._cf_chl_opt={cType:'managed'}</script>";
+const WALL: &str =
+    "<title>Just a moment...</title><script>window._cf_chl_opt={cType:'managed'}</script>";
 
 /// Writes pages into folders that are named for their label, and returns their folder.
 fn labelled(place: &TestDir, pages: &[(&str, &str)]) -> String {
@@ -161,18 +195,32 @@ fn a_check_fails_on_what_changed_since_the_baseline_and_not_on_known_mistakes() 
     let place = TestDir::new();
     let pages = labelled(&place, &[("block/a.html", WALL), ("content/known.html", WALL)]);
     let baseline = place.path("verdicts.json").to_string_lossy().into_owned();
-    let check = |more: &[&str]| place.run(&[&["detect", "check", &pages, "--baseline", &baseline][..], more].concat());
+    let check = |more: &[&str]| {
+        place.run(&[&["detect", "check", &pages, "--baseline", &baseline][..], more].concat())
+    };
     assert!(check(&[]).code == 1, "there is none yet");
     assert_eq!(check(&["--save"]).code, 0);
     let known = check(&[]);
-    assert!(known.code == 0 && known.stdout.contains("1 wrong (0 of them new), 0 changed"), "{}", known.stdout);
+    assert!(
+        known.code == 0 && known.stdout.contains("1 wrong (0 of them new), 0 changed"),
+        "{}",
+        known.stdout
+    );
 
     let rule = "[[rule]]\nid = 'mine'\ngrade = 'content'\nfind = ['_cf_chl_opt']\nnote = 'x'\n";
     let rules = place.write("rules.toml", rule);
     let changed = check(&["--rules", &rules, "--json"]);
     let lines = changed.json();
-    assert_eq!((changed.code, &lines[0]["before"]["found"]), (1, &"block".into()), "{}", changed.stdout);
-    assert_eq!((&lines[0]["found"], &lines[2]["summary"]["changed"]), (&"content".into(), &2.into()));
+    assert_eq!(
+        (changed.code, &lines[0]["before"]["found"]),
+        (1, &"block".into()),
+        "{}",
+        changed.stdout
+    );
+    assert_eq!(
+        (&lines[0]["found"], &lines[2]["summary"]["changed"]),
+        (&"content".into(), &2.into())
+    );
     assert_eq!(check(&["--rules", &rules, "--save"]).code, 0);
     assert_eq!(check(&["--rules", &rules]).code, 0);
 
@@ -188,8 +236,11 @@ fn a_list_of_labelled_pages_is_checked_with_their_statuses_or_by_their_bodies() 
     let place = TestDir::new();
     std::fs::create_dir(place.path("set")).unwrap();
     std::fs::write(place.path("set").join("a.html"), article()).unwrap();
-    let line =
-        |label: &str| format!("{{\"label\": {label:?}, \"status\": 403, \"body_path\": \"a.html\", \"note\": 1}}\n");
+    let line = |label: &str| {
+        format!(
+            "{{\"label\": {label:?}, \"status\": 403, \"body_path\": \"a.html\", \"note\": 1}}\n"
+        )
+    };
     std::fs::write(place.path("set").join("corpus.jsonl"), line("block")).unwrap();
     let set = place.path("set").to_string_lossy().into_owned();
     assert_eq!(place.run(&["detect", "check", &set]).code, 0);

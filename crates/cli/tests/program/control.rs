@@ -17,7 +17,8 @@ use crate::support::{PATIENCE, TestDir, lines, send_signal, wait_for};
 
 const HOST: &str = "127.0.0.1";
 const OTHER: &str = "127.0.0.2";
-const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
+const PLAIN: [&str; 7] =
+    ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 
 fn socket(place: &TestDir) -> PathBuf {
     place.data().join("control.sock")
@@ -39,7 +40,8 @@ fn begin_one_that_hangs(place: &TestDir) -> (Origin, Child) {
     (origin, child)
 }
 
-/// Sends bytes to the socket of a run and returns its answer; none if it closes the connection without one.
+/// Sends bytes to the socket of a run and returns its answer; none if it closes the connection
+/// without one.
 fn send(place: &TestDir, bytes: &[u8]) -> Option<Value> {
     let mut stream = UnixStream::connect(socket(place)).unwrap();
     // The run may have closed its side of a request that is too long.
@@ -47,7 +49,8 @@ fn send(place: &TestDir, bytes: &[u8]) -> Option<Value> {
     let _ = stream.shutdown(Shutdown::Write);
     let mut line = String::new();
     let _ = BufReader::new(stream).read_line(&mut line);
-    (!line.is_empty()).then(|| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
+    (!line.is_empty())
+        .then(|| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
 }
 
 #[test]
@@ -55,7 +58,11 @@ fn links_of_a_host_that_another_process_unpauses_are_fetched_at_once() {
     for way in [&["unpause", HOST][..], &["unpause", "--host", HOST]] {
         let place = TestDir::new();
         let (first, then) = (Box::new(Site::FORBIDDEN), Box::new(Site::Static));
-        let origin = Origin::start([(HOST, Site::Drifting { after: 3, first, then }), (OTHER, Site::Static)]).unwrap();
+        let origin = Origin::start([
+            (HOST, Site::Drifting { after: 3, first, then }),
+            (OTHER, Site::Static),
+        ])
+        .unwrap();
         let mut urls: Vec<String> = (0..8).map(|n| origin.url(HOST, &format!("/{n}"))).collect();
         urls.push(origin.url(OTHER, "/a"));
         let input = place.write("urls.txt", urls.join("\n"));
@@ -66,9 +73,17 @@ fn links_of_a_host_that_another_process_unpauses_are_fetched_at_once() {
         wait_for(&results, &origin.url(OTHER, "/a"));
         let answer = found("the host is paused", || {
             let ran = place.run(&[way, &["--json"]].concat());
-            if ran.code == 0 && ran.one()["unpaused"] == true { Ok(ran.one()) } else { Err(ran.stderr + &ran.stdout) }
+            if ran.code == 0 && ran.one()["unpaused"] == true {
+                Ok(ran.one())
+            } else {
+                Err(ran.stderr + &ran.stdout)
+            }
         });
-        assert_eq!((&answer["host"], &answer["pid"]), (&json!(HOST), &json!(child.id())), "{answer}");
+        assert_eq!(
+            (&answer["host"], &answer["pid"]),
+            (&json!(HOST), &json!(child.id())),
+            "{answer}"
+        );
         assert!(answer["was_paused_until"].is_string() && answer["server"].is_null(), "{answer}");
         // Pages in progress may have blocked the host once more.
         until_blocking("the run ends", || {
@@ -79,9 +94,13 @@ fn links_of_a_host_that_another_process_unpauses_are_fetched_at_once() {
             ended.is_some()
         });
         assert_eq!(child.wait().unwrap().code(), Some(4));
-        let ended: Vec<Value> = results.iter().map(|line| serde_json::from_str(&line).unwrap()).collect();
+        let ended: Vec<Value> =
+            results.iter().map(|line| serde_json::from_str(&line).unwrap()).collect();
         let delivered = ended.iter().filter(|line| line["success"] == true).count();
-        assert!(delivered >= 4 && ended.iter().all(|line| line["error_type"] != "paused"), "{ended:#?}");
+        assert!(
+            delivered >= 4 && ended.iter().all(|line| line["error_type"] != "paused"),
+            "{ended:#?}"
+        );
         assert!(!socket(&place).exists(), "the socket is removed at the end");
         let alone = place.run(&["unpause", HOST, "--json"]).one();
         assert_eq!((&alone["unpaused"], &alone["pid"]), (&json!(false), &Value::Null), "{alone}");
@@ -104,7 +123,11 @@ fn a_link_that_another_process_unpauses_is_fetched_at_once() {
     until_blocking("the run can be controlled", || UnixStream::connect(socket(&place)).is_ok());
     let ran = place.run(&["unpause", "--link", "article 7"]);
     let actor = format!("(done by the running fetch, pid {})", child.id());
-    assert!(ran.code == 0 && ran.stdout.contains("unpaused; it was paused until") && ran.stdout.contains(&actor));
+    assert!(
+        ran.code == 0
+            && ran.stdout.contains("unpaused; it was paused until")
+            && ran.stdout.contains(&actor)
+    );
     wait_for(&results, "\"success\":true");
     assert!(child.wait().unwrap().success());
 }
@@ -152,7 +175,10 @@ fn any_bytes_on_the_socket_get_a_clear_error_and_change_nothing() {
         (b"{\"command\":\"unpause\",\"host\":7}\n", "invalid request"),
         (b"{\"command\":\"unpause\",\"host\":\"a.org\",\"why\":1}\n", "invalid request"),
         (b"{\"command\":\"unpause\"}\n", "either a host or a link"),
-        (b"{\"command\":\"forget\",\"domain\":\"a.org\",\"link\":\"x\"}\n", "either a domain or a link"),
+        (
+            b"{\"command\":\"forget\",\"domain\":\"a.org\",\"link\":\"x\"}\n",
+            "either a domain or a link",
+        ),
         (b"{\"command\":\"unpause\",\"host\":\"a b\"}\n", "domain is not valid"),
         (&long, "longer than 65536 bytes"),
         (nested.as_bytes(), "invalid request"),
@@ -160,12 +186,16 @@ fn any_bytes_on_the_socket_get_a_clear_error_and_change_nothing() {
     for (bytes, error) in cases {
         let answer = send(&place, bytes).unwrap();
         let said = answer["error"].as_str().unwrap_or_default();
-        assert!(said.contains(error) && said.len() < 400 && answer.get("done").is_none(), "{error}: {answer}");
+        assert!(
+            said.contains(error) && said.len() < 400 && answer.get("done").is_none(),
+            "{error}: {answer}"
+        );
         assert_eq!(answer["pid"], json!(child.id()), "{answer}");
     }
     assert_eq!(send(&place, b""), None);
     // Clients that say nothing take no place from others.
-    let _silent: Vec<UnixStream> = (0..4).map(|_| UnixStream::connect(socket(&place)).unwrap()).collect();
+    let _silent: Vec<UnixStream> =
+        (0..4).map(|_| UnixStream::connect(socket(&place)).unwrap()).collect();
     let fine = send(&place, b"{\"command\":\"unpause\",\"host\":\"a.org\"}\n").unwrap();
     assert_eq!((&fine["done"]["unpaused"], fine.get("error")), (&json!(false), None), "{fine}");
     child.kill().unwrap();
@@ -196,23 +226,39 @@ fn a_data_directory_with_a_long_path_can_be_controlled_too() {
     let origin = Origin::start([(HOST, Site::slow(PATIENCE * 2))]).unwrap();
     let url = origin.url(HOST, "/hangs");
     let args = [&["fetch", "--json", &url, "--timeout", "600s"][..], &PLAIN].concat();
-    let mut child = place.command(&args).env("FETCHWISE_DATA_DIR", &data).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = place
+        .command(&args)
+        .env("FETCHWISE_DATA_DIR", &data)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     until_blocking("there is a socket", || data.join("control.sock").exists());
-    let asked = place.command(&["unpause", "a.org", "--json"]).env("FETCHWISE_DATA_DIR", &data).output().unwrap();
+    let asked = place
+        .command(&["unpause", "a.org", "--json"])
+        .env("FETCHWISE_DATA_DIR", &data)
+        .output()
+        .unwrap();
     let answer: Value = serde_json::from_slice(&asked.stdout).unwrap();
-    assert_eq!((&answer["unpaused"], &answer["pid"]), (&json!(false), &json!(child.id())), "{answer}");
+    assert_eq!(
+        (&answer["unpaused"], &answer["pid"]),
+        (&json!(false), &json!(child.id())),
+        "{answer}"
+    );
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 /// The pace and a cost, as a file has them.
 fn settings(rate: &str, cost: &str) -> String {
-    format!("[pace]\nmode = \"fixed\"\ninitial_rate = {rate}\n[fetcher.playwright]\ncost = {cost}\n")
+    format!(
+        "[pace]\nmode = \"fixed\"\ninitial_rate = {rate}\n[fetcher.playwright]\ncost = {cost}\n"
+    )
 }
 
 /// Returns a part of what the dashboard of a run shows.
 fn shown(dashboard: &str, part: &str) -> Value {
-    ask_at(dashboard.parse().unwrap(), None, "GET", "/v1/dashboard", b"").unwrap().of(200)[part].clone()
+    ask_at(dashboard.parse().unwrap(), None, "GET", "/v1/dashboard", b"").unwrap().of(200)[part]
+        .clone()
 }
 
 /// Returns what a request by the browser costs.
@@ -228,9 +274,20 @@ fn a_running_fetch_takes_pace_and_costs_of_the_changed_file_and_refuses_an_inval
     let input = place.write("urls.txt", urls.join("\n"));
     // The second page is due after hours.
     place.write("c.toml", settings("0.0001", "20"));
-    let own = ["fetch", "--json", "--input", &input, "--config", "c.toml", "--serve=127.0.0.1:0", "--wait", "24h"];
+    let own = [
+        "fetch",
+        "--json",
+        "--input",
+        &input,
+        "--config",
+        "c.toml",
+        "--serve=127.0.0.1:0",
+        "--wait",
+        "24h",
+    ];
     let mut child = place.spawn(&[&own[..], &PLAIN[..5]].concat());
-    let (results, said) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    let (results, said) =
+        (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
     let line = wait_for(&said, "http://");
     let dashboard = line.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
     wait_for(&results, "\"success\":true");
@@ -240,7 +297,12 @@ fn a_running_fetch_takes_pace_and_costs_of_the_changed_file_and_refuses_an_inval
     place.write("c.toml", settings("20", "-1"));
     let checked = place.run(&["config", "check", "c.toml"]);
     let why = "expected a number above 0";
-    assert!(checked.code == 2 && checked.stdout.contains(why), "{} {}", checked.stdout, checked.stderr);
+    assert!(
+        checked.code == 2 && checked.stdout.contains(why),
+        "{} {}",
+        checked.stdout,
+        checked.stderr
+    );
     let refused = place.run(&["reload"]);
     assert!(refused.code == 1 && refused.stdout.is_empty(), "{}", refused.stdout);
     let words = ["the running fetch, pid", "all settings are unchanged: c.toml, line 5", why];
@@ -251,12 +313,25 @@ fn a_running_fetch_takes_pace_and_costs_of_the_changed_file_and_refuses_an_inval
     let reloaded = place.run(&["reload", "--json"]).one();
     assert_eq!(reloaded["pid"], json!(child.id()));
     let text = reloaded["reloaded"].as_str().unwrap();
-    let words = ["reloaded c.toml: mode learning", "pace: initial_rate 0.0001 -> 20", "cost: playwright 20 -> 7.5"];
-    assert!(words.iter().all(|word| text.contains(word)) && !text.contains("after a restart"), "{text}");
+    let words = [
+        "reloaded c.toml: mode learning",
+        "pace: initial_rate 0.0001 -> 20",
+        "cost: playwright 20 -> 7.5",
+    ];
+    assert!(
+        words.iter().all(|word| text.contains(word)) && !text.contains("after a restart"),
+        "{text}"
+    );
     let events = shown(&dashboard, "events");
     let event = |place: usize| (events[place]["event"].as_str(), events[place]["text"].as_str());
-    assert_eq!((event(0), event(1)), ((Some("started"), None), (Some("reloaded"), Some(text))), "{events}");
-    until_blocking("the dashboard counts with the new cost", || browser_cost(&dashboard) == json!(7.5));
+    assert_eq!(
+        (event(0), event(1)),
+        ((Some("started"), None), (Some("reloaded"), Some(text))),
+        "{events}"
+    );
+    until_blocking("the dashboard counts with the new cost", || {
+        browser_cost(&dashboard) == json!(7.5)
+    });
     assert_eq!(results.iter().filter(|line| line.contains("\"success\":true")).count(), 5);
     assert!(child.wait().unwrap().success());
     // Readers of the log count with the new cost too, without the file.
@@ -264,5 +339,9 @@ fn a_running_fetch_takes_pace_and_costs_of_the_changed_file_and_refuses_an_inval
     let browser = stored.iter().find(|row| row["name"] == "playwright").unwrap();
     assert_eq!(browser["cost"], json!(7.5), "{browser}");
     let alone = place.run(&["reload"]);
-    assert!(alone.code == 1 && alone.stderr.contains("no fetch or serve is running in"), "{}", alone.stderr);
+    assert!(
+        alone.code == 1 && alone.stderr.contains("no fetch or serve is running in"),
+        "{}",
+        alone.stderr
+    );
 }

@@ -16,9 +16,10 @@ use crate::support::{PATIENCE, Ran, TestDir, lines, send_signal, wait_for};
 const HOST: &str = "127.0.0.1";
 const OTHER: &str = "127.0.0.2";
 const THIRD: &str = "127.0.0.3";
-/// Loopback allowed, no browser: these tests are about the program, not about fetchers. Requests are counted, so there
-/// is no robots.txt, and no pace is needed on this machine.
-const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
+/// Loopback allowed, no browser: these tests are about the program, not about fetchers. Requests
+/// are counted, so there is no robots.txt, and no pace is needed on this machine.
+const PLAIN: [&str; 7] =
+    ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 
 fn fetch<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["fetch", "--json"][..], &PLAIN[..], more].concat()
@@ -30,7 +31,15 @@ fn thirty_pages_cost_thirty_requests_are_stored_and_remembered() {
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let urls: String = (0..30).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
-    let ran = place.run(&fetch(&["--input", &input, "--out", "pages", "--concurrency", "1", "--ordered"]));
+    let ran = place.run(&fetch(&[
+        "--input",
+        &input,
+        "--out",
+        "pages",
+        "--concurrency",
+        "1",
+        "--ordered",
+    ]));
     let lines = ran.json();
     assert_eq!((ran.code, lines.len(), origin.hits(HOST)), (0, 30, 30), "{}", ran.stderr);
     let mut files = HashSet::new();
@@ -55,8 +64,12 @@ fn thirty_pages_cost_thirty_requests_are_stored_and_remembered() {
 #[test]
 fn every_url_ends_in_a_classified_outcome() {
     let place = TestDir::new();
-    let sites =
-        [(HOST, Site::RedirectOut), (OTHER, Site::Pdf), ("127.0.0.3", Site::GzipBomb), ("127.0.0.4", Site::Empty)];
+    let sites = [
+        (HOST, Site::RedirectOut),
+        (OTHER, Site::Pdf),
+        ("127.0.0.3", Site::GzipBomb),
+        ("127.0.0.4", Site::Empty),
+    ];
     let origin = Origin::start(sites).unwrap();
     let long = format!("http://e.org/{}", "a".repeat(2 << 20));
     let lines = [
@@ -76,34 +89,62 @@ fn every_url_ends_in_a_classified_outcome() {
     assert_eq!(ran.code, 4, "{}", ran.stderr);
     let got: Vec<_> = results.iter().map(|line| line["error_type"].as_str()).collect();
     let invalid = Some("invalid_url");
-    let head = [Some("refused_address"), None, Some("too_large"), Some("wrong_tool"), Some("refused_address")];
+    let head = [
+        Some("refused_address"),
+        None,
+        Some("too_large"),
+        Some("wrong_tool"),
+        Some("refused_address"),
+    ];
     assert_eq!(got[..8], [&head[..], &[invalid, invalid, invalid]].concat());
-    assert!(results[7]["url"].as_str().unwrap().len() < 200, "a URL that is none is not repeated at length");
+    assert!(
+        results[7]["url"].as_str().unwrap().len() < 200,
+        "a URL that is none is not repeated at length"
+    );
     let recorded = place.run(&["export"]).json();
-    assert!(recorded.iter().all(|line| line["url"].as_str().unwrap().len() < 200), "nothing odd is recorded");
+    assert!(
+        recorded.iter().all(|line| line["url"].as_str().unwrap().len() < 200),
+        "nothing odd is recorded"
+    );
     // An invalid line is an error of the input.
     let input = place.write("long.txt", format!("{long}\n{}\n", origin.url(OTHER, "/x")));
     let ran = place.run(&fetch(&["--input", &input, "--ordered"]));
     let results = ran.json();
-    assert_eq!((ran.code, results[0]["line"].as_u64(), results[1]["success"].as_bool()), (1, Some(1), Some(true)));
+    assert_eq!(
+        (ran.code, results[0]["line"].as_u64(), results[1]["success"].as_bool()),
+        (1, Some(1), Some(true))
+    );
 }
 
 #[test]
 fn a_pace_is_honoured_shown_and_known_to_the_next_run() {
     let place = TestDir::new();
     let robots = Site::Html("User-agent: *\nCrawl-delay: 0.2".to_owned());
-    let site = Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
+    let site =
+        Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
     let origin = Origin::start([(HOST, site), (OTHER, Site::rate_limited(3600))]).unwrap();
     let urls: String = (0..8).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
     let input = place.write("urls.txt", urls + &origin.url(OTHER, "/"));
-    let base = ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--input", &input];
+    let base =
+        ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--input", &input];
     let ran = place.run(&base);
     let delivered = ran.json().iter().filter(|line| line["success"] == true).count();
     assert_eq!((ran.code, delivered), (4, 8), "{}{}", ran.stdout, ran.stderr);
     let known = place.run(&["hosts", "--json"]).json();
-    assert_eq!(known.iter().map(|line| line["host"].as_str().unwrap()).collect::<Vec<_>>(), [HOST, OTHER]);
-    assert!(known[0]["pace"]["rate"].as_f64().unwrap() > 0.0 && known[0]["paused_until"].is_null(), "{}", known[0]);
-    assert!(known[1]["paused_until"].is_string() && known[1]["pace"]["hold_until"].is_string(), "{}", known[1]);
+    assert_eq!(
+        known.iter().map(|line| line["host"].as_str().unwrap()).collect::<Vec<_>>(),
+        [HOST, OTHER]
+    );
+    assert!(
+        known[0]["pace"]["rate"].as_f64().unwrap() > 0.0 && known[0]["paused_until"].is_null(),
+        "{}",
+        known[0]
+    );
+    assert!(
+        known[1]["paused_until"].is_string() && known[1]["pace"]["hold_until"].is_string(),
+        "{}",
+        known[1]
+    );
     assert_eq!(known[1]["pace"]["lowered_reason"].as_str(), Some("429"));
     let paused = place.run(&["hosts", "--paused"]);
     assert!(paused.stdout.contains(OTHER) && !paused.stdout.contains(HOST), "{}", paused.stdout);
@@ -114,8 +155,14 @@ fn a_pace_is_honoured_shown_and_known_to_the_next_run() {
     let words = place.run(&["explain", "--full", &origin.url(HOST, "/new")]).stdout;
     assert!(words.contains("requests/s"), "{words}");
     // A run does not wait for a host that is held for an hour.
-    let again =
-        place.run(&["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", &origin.url(OTHER, "/b")]);
+    let again = place.run(&[
+        "fetch",
+        "--json",
+        "--allow-network",
+        "127.0.0.0/8",
+        "--no-browser",
+        &origin.url(OTHER, "/b"),
+    ]);
     assert_eq!(again.one()["error_type"].as_str(), Some("paused"), "{}", again.stderr);
     let both = place.run(&["fetch", "--rate", "2", "--delay", "5s", "http://127.0.0.1:9/"]);
     assert_eq!(both.code, 2, "{}", both.stderr);
@@ -126,21 +173,43 @@ fn hosts_names_the_pages_that_the_crawlers_network_refused() {
     let place = TestDir::new();
     let page = "<!doctype html><title>Site blocked</title><h1>This website is blocked</h1><p>By order of the court, your \
         internet service provider has blocked access to this website.</p>";
-    let origin = Origin::start([(HOST, Site::Html(page.to_owned())), (OTHER, Site::Static)]).unwrap();
-    let urls: Vec<String> = (0..4).map(|n| origin.url(HOST, &format!("/articles/{n}")).to_string()).collect();
+    let origin =
+        Origin::start([(HOST, Site::Html(page.to_owned())), (OTHER, Site::Static)]).unwrap();
+    let urls: Vec<String> =
+        (0..4).map(|n| origin.url(HOST, &format!("/articles/{n}")).to_string()).collect();
     let base = ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser"];
-    let ran = place.run(&[&base[..], &urls.iter().map(String::as_str).collect::<Vec<_>>()].concat());
+    let ran =
+        place.run(&[&base[..], &urls.iter().map(String::as_str).collect::<Vec<_>>()].concat());
     let results = ran.json();
-    assert!(results.iter().all(|line| line["error_type"] == "network_block"), "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        results.iter().all(|line| line["error_type"] == "network_block"),
+        "{}{}",
+        ran.stdout,
+        ran.stderr
+    );
     place.run(&[&base[..], &[origin.url(OTHER, "/").as_str()]].concat());
     let shown = place.run(&["hosts"]);
-    assert!(shown.stderr.contains("4 pages were refused by this crawler's network"), "{}", shown.stderr);
-    assert!(shown.stderr.contains(HOST) && shown.stderr.contains("hint: log in to the network"), "{}", shown.stderr);
+    assert!(
+        shown.stderr.contains("4 pages were refused by this crawler's network"),
+        "{}",
+        shown.stderr
+    );
+    assert!(
+        shown.stderr.contains(HOST) && shown.stderr.contains("hint: log in to the network"),
+        "{}",
+        shown.stderr
+    );
     let lines = place.run(&["hosts", "--json"]).json();
-    let pages = |host: &str| lines.iter().find(|line| line["host"] == host).map(|line| line["network_blocks"].as_u64());
+    let pages = |host: &str| {
+        lines.iter().find(|line| line["host"] == host).map(|line| line["network_blocks"].as_u64())
+    };
     assert_eq!((pages(HOST), pages(OTHER)), (Some(Some(4)), Some(Some(0))), "{lines:?}");
     let paused = place.run(&["hosts", "--paused"]);
-    assert!(!paused.stdout.contains(HOST), "the links are paused, the host is not: {}", paused.stdout);
+    assert!(
+        !paused.stdout.contains(HOST),
+        "the links are paused, the host is not: {}",
+        paused.stdout
+    );
 }
 
 #[test]
@@ -150,27 +219,46 @@ fn a_page_that_three_sites_show_is_a_default_page_and_what_failed_is_kept() {
         here yet. Come back another day, or ask the registrar who keeps the name for its owner.</p><p>Names are kept for \
         a year at a time, and their owners may renew them at any time before that year has passed.</p>";
     let hosts: Vec<String> = (2..6).map(|n| format!("127.0.0.{n}")).collect();
-    let challenge = "<title>Just a moment...</title><script>window._cf_chl_opt={cType:'managed'}</script>";
-    let mut sites: Vec<(&str, Site)> = hosts.iter().map(|host| (&**host, Site::Html(parked.to_owned()))).collect();
+    let challenge =
+        "<title>Just a moment...</title><script>window._cf_chl_opt={cType:'managed'}</script>";
+    let mut sites: Vec<(&str, Site)> =
+        hosts.iter().map(|host| (&**host, Site::Html(parked.to_owned()))).collect();
     sites.push((HOST, Site::Html(challenge.to_owned())));
     let origin = Origin::start(sites).unwrap();
     let urls: Vec<String> = hosts.iter().map(|host| origin.url(host, "/a").to_string()).collect();
-    let (refusal_url, failed) =
-        (origin.url(HOST, "/challenge").to_string(), place.path("failed").to_string_lossy().into_owned());
-    let mut args = vec!["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--concurrency", "1"];
+    let (refusal_url, failed) = (
+        origin.url(HOST, "/challenge").to_string(),
+        place.path("failed").to_string_lossy().into_owned(),
+    );
+    let mut args = vec![
+        "fetch",
+        "--json",
+        "--allow-network",
+        "127.0.0.0/8",
+        "--no-browser",
+        "--concurrency",
+        "1",
+    ];
     args.extend(["--ordered", "--keep-failed", &failed]);
     args.extend(urls.iter().map(String::as_str).chain([&*refusal_url]));
     let results = place.run(&args).json();
     let marked: Vec<bool> = results.iter().map(|line| line["default_page"] == true).collect();
     assert_eq!(marked, [false, false, true, true, false], "{results:?}");
     let lines = place.run(&["hosts", "--json"]).json();
-    let pages =
-        |host: &str| lines.iter().find(|line| line["host"] == host).and_then(|line| line["default_pages"].as_u64());
+    let pages = |host: &str| {
+        lines
+            .iter()
+            .find(|line| line["host"] == host)
+            .and_then(|line| line["default_pages"].as_u64())
+    };
     assert_eq!((pages(&hosts[3]), pages(&hosts[0])), (Some(1), Some(0)), "{lines:?}");
 
     let failed = &results[4];
     assert_eq!(failed["error_type"], "blocked_captcha", "{failed}");
-    assert!(failed["verdict"]["rule"].is_string() && failed["verdict"]["visible_chars"] == 0, "{failed}");
+    assert!(
+        failed["verdict"]["rule"].is_string() && failed["verdict"]["visible_chars"] == 0,
+        "{failed}"
+    );
     assert_eq!(std::fs::read_to_string(failed["file"].as_str().unwrap()).unwrap(), challenge);
     let index = place.path("failed").join(HOST).join("index.jsonl").to_string_lossy().into_owned();
     let read = place.run(&["classify", "--batch", &index, "--json"]).json();
@@ -184,13 +272,23 @@ fn a_page_that_three_sites_show_is_a_default_page_and_what_failed_is_kept() {
 fn a_limited_crawl_delay_is_reported_once_per_host_and_shown_later() {
     let place = TestDir::new();
     let robots = Site::Html("User-agent: *\nCrawl-delay: 300".to_owned());
-    let site = Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
+    let site =
+        Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
     let origin = Origin::start([(HOST, site)]).unwrap();
     let config = place.write("delay.toml", "[pace]\nmax_crawl_delay = \"1s\"\n");
     let urls: String = (0..3).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
-    let base =
-        ["--config", &config, "fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--input", &input];
+    let base = [
+        "--config",
+        &config,
+        "fetch",
+        "--json",
+        "--allow-network",
+        "127.0.0.0/8",
+        "--no-browser",
+        "--input",
+        &input,
+    ];
     let ran = place.run(&base);
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     let said = format!("{HOST} requests a Crawl-delay of 5 min, limited to 1 s");
@@ -198,7 +296,8 @@ fn a_limited_crawl_delay_is_reported_once_per_host_and_shown_later() {
     let known = place.run(&["--config", &config, "hosts", "--json"]).one();
     assert_eq!(known["pace"]["crawl_delay_asked_s"].as_f64(), Some(300.0), "{known}");
     assert_eq!(known["pace"]["crawl_delay_cut_s"].as_f64(), Some(1.0), "{known}");
-    let words = place.run(&["--config", &config, "explain", "--full", &origin.url(HOST, "/new")]).stdout;
+    let words =
+        place.run(&["--config", &config, "explain", "--full", &origin.url(HOST, "/new")]).stdout;
     assert!(words.contains("its Crawl-delay is 5 min, of which 1 s are kept"), "{words}");
 }
 
@@ -206,7 +305,8 @@ fn a_limited_crawl_delay_is_reported_once_per_host_and_shown_later() {
 fn a_list_obeys_robots_txt_and_an_argument_does_not() {
     let place = TestDir::new();
     let robots = Site::Html("User-agent: *\nDisallow: /private".to_owned());
-    let site = Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
+    let site =
+        Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
     let origin = Origin::start([(HOST, site)]).unwrap();
     let (private, open) = (origin.url(HOST, "/private"), origin.url(HOST, "/open"));
     let base = ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser"];
@@ -216,7 +316,10 @@ fn a_list_obeys_robots_txt_and_an_argument_does_not() {
     let ran = place.run(&[&base[..], &["--input", &input, "--ordered"]].concat());
     let listed = ran.json();
     assert_eq!((ran.code, listed[1]["success"].as_bool()), (4, Some(true)), "{}", ran.stdout);
-    assert_eq!((listed[0]["error_type"].as_str(), listed[0]["requests"].as_u64()), (Some("disallowed"), Some(0)));
+    assert_eq!(
+        (listed[0]["error_type"].as_str(), listed[0]["requests"].as_u64()),
+        (Some("disallowed"), Some(0))
+    );
     assert!(listed[0]["error"].as_str().unwrap().contains("Disallow: /private"), "{}", ran.stdout);
     assert_eq!(origin.hits_at(HOST, "/private"), 1);
     let stdin = place.run_with(&[&base[..], &["-"]].concat(), format!("{private}\n")).one();
@@ -233,7 +336,8 @@ fn one_that_hangs(place: &TestDir, more: &[&str]) -> (Origin, Child, Receiver<St
     let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::slow(PATIENCE * 2))]).unwrap();
     let urls = [origin.url(HOST, "/a"), origin.url(OTHER, "/hangs"), origin.url(HOST, "/b")];
     let input = place.write("urls.txt", urls.join("\n"));
-    let mut child = place.spawn(&[&fetch(&["--input", &input, "--timeout", "600s"])[..], more].concat());
+    let mut child =
+        place.spawn(&[&fetch(&["--input", &input, "--timeout", "600s"])[..], more].concat());
     let results = lines(child.stdout.take().unwrap());
     (origin, child, results)
 }
@@ -246,7 +350,8 @@ fn line_number(result: &str) -> Option<u64> {
 fn a_hanging_url_delays_no_other() {
     let place = TestDir::new();
     let (_origin, mut child, results) = one_that_hangs(&place, &[]);
-    let mut seen: Vec<_> = (0..2).map(|_| line_number(&results.recv_timeout(PATIENCE).unwrap())).collect();
+    let mut seen: Vec<_> =
+        (0..2).map(|_| line_number(&results.recv_timeout(PATIENCE).unwrap())).collect();
     seen.sort();
     assert_eq!(seen, [Some(1), Some(3)]);
     child.kill().unwrap();
@@ -260,7 +365,9 @@ fn ordered_results_wait_for_earlier_ones() {
     assert_eq!(line_number(&results.recv_timeout(PATIENCE).unwrap()), Some(1));
     let third = format!("{}\"", origin.url(HOST, "/b"));
     until_blocking("the third result is kept", || {
-        let file = held_results(&place.data()).and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+        let file = held_results(&place.data())
+            .and_then(|path| std::fs::read(path).ok())
+            .unwrap_or_default();
         memchr::memmem::find(&file, third.as_bytes()).is_some()
     });
     assert!(results.try_recv().is_err(), "the third result waits for the second");
@@ -268,8 +375,8 @@ fn ordered_results_wait_for_earlier_ones() {
     child.wait().unwrap();
 }
 
-/// A host that is asked every ten minutes, with more links than a run once read ahead, and after them those of a host
-/// that may be asked at any rate.
+/// A host that is asked every ten minutes, with more links than a run once read ahead, and after
+/// them those of a host that may be asked at any rate.
 fn a_long_list(place: &TestDir) -> (Origin, String, Vec<String>) {
     let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::Static)]).unwrap();
     let rates = format!(
@@ -284,7 +391,8 @@ fn a_long_list(place: &TestDir) -> (Origin, String, Vec<String>) {
 fn begin_paced(place: &TestDir, config: &str, more: &[&str]) -> (Child, Receiver<String>) {
     let loopback = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
     let args = [&["fetch", "--json", "--config", config][..], &loopback, more].concat();
-    let mut child = place.command(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        place.command(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let results = lines(child.stdout.take().unwrap());
     (child, results)
 }
@@ -321,11 +429,13 @@ fn a_link_that_waits_to_try_again_takes_no_place() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::SERVER_ERROR)]).unwrap();
     // The second try of the failing page has to wait for fifty seconds, the other page for nothing.
-    let rates = format!("[pace]\nmode = 'fixed'\ninitial_rate = 100.0\n[pace.host.'{OTHER}']\nrate = 0.02");
+    let rates =
+        format!("[pace]\nmode = 'fixed'\ninitial_rate = 100.0\n[pace.host.'{OTHER}']\nrate = 0.02");
     let config = place.write("c.toml", rates);
     let (fails, good) = (origin.url(OTHER, "/a"), origin.url(HOST, "/b"));
     let (mut child, results) = begin_paced(&place, &config, &[&fails, &good, "--concurrency", "1"]);
-    let first: serde_json::Value = serde_json::from_str(&results.recv_timeout(PATIENCE).unwrap()).unwrap();
+    let first: serde_json::Value =
+        serde_json::from_str(&results.recv_timeout(PATIENCE).unwrap()).unwrap();
     assert_eq!((first["url"].as_str(), origin.hits(OTHER)), (Some(&*good), 1), "{first}");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -340,7 +450,8 @@ fn ordered_results_that_wait_do_not_stop_the_run() {
     urls.push(origin.url(HOST, "/last"));
     let input = place.write("urls.txt", urls.join("\n"));
     let mut child = place.spawn(&fetch(&["--input", &input, "--timeout", "600s", "--ordered"]));
-    let (results, said) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    let (results, said) =
+        (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
     let begun = std::time::Instant::now();
     while origin.hits(HOST) == 0 {
         assert!(begun.elapsed() < PATIENCE, "the last link waits for the first one");
@@ -362,12 +473,16 @@ fn ordered_results_that_wait_do_not_stop_the_run() {
 
 /// Returns the file of the results that wait.
 fn held_results(data: &Path) -> Option<PathBuf> {
-    let mut names = std::fs::read_dir(data).into_iter().flatten().map(|entry| entry.unwrap().path());
-    names.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("held-")))
+    let mut names =
+        std::fs::read_dir(data).into_iter().flatten().map(|entry| entry.unwrap().path());
+    names.find(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("held-"))
+    })
 }
 
-/// Kills a run of `--ordered` whose first link hangs and whose other links are finished: 20 pages, an invalid line, a
-/// missing page. Afterwards the first link does not hang any more. Returns the input.
+/// Kills a run of `--ordered` whose first link hangs and whose other links are finished: 20 pages,
+/// an invalid line, a missing page. Afterwards the first link does not hang any more. Returns the
+/// input.
 fn killed_while_results_wait(place: &TestDir, origin: &Origin) -> String {
     assert!(origin.set_site(OTHER, Site::slow(PATIENCE * 2)));
     let mut urls = vec![origin.url(OTHER, "/hangs")];
@@ -378,7 +493,9 @@ fn killed_while_results_wait(place: &TestDir, origin: &Origin) -> String {
     let child = place.spawn(&fetch(&args));
     let begun = std::time::Instant::now();
     let is_saved = || {
-        let file = held_results(&place.data()).and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+        let file = held_results(&place.data())
+            .and_then(|path| std::fs::read(path).ok())
+            .unwrap_or_default();
         let has = |part: &str| memchr::memmem::find(&file, part.as_bytes()).is_some();
         (0..20).all(|n| has(&format!("/page-{n}-"))) && has("/missing")
     };
@@ -408,7 +525,8 @@ fn a_killed_run_prints_the_results_that_waited_without_fetching_them_again() {
         let hits = [HOST, OTHER, THIRD].map(|host| origin.hits(host));
         assert_eq!(hits, [before[0], before[1] + 1, before[2]], "{}", ran.stderr);
         let results = ran.json();
-        let mut lines: Vec<_> = results.iter().map(|result| result["line"].as_u64().unwrap()).collect();
+        let mut lines: Vec<_> =
+            results.iter().map(|result| result["line"].as_u64().unwrap()).collect();
         if order.is_none() {
             lines.sort_unstable();
         }
@@ -425,7 +543,11 @@ fn a_killed_run_prints_the_results_that_waited_without_fetching_them_again() {
             };
             assert_eq!(result["error_type"], want);
         }
-        assert_eq!((ran.code, runs_left(&place.data()), held_results(&place.data())), (1, 0, None), "a bad line");
+        assert_eq!(
+            (ran.code, runs_left(&place.data()), held_results(&place.data())),
+            (1, 0, None),
+            "a bad line"
+        );
         let again = place.run(&fetch(&args));
         assert_eq!(again.json().len(), 23);
         assert_eq!(origin.hits(HOST), before[0] + 20, "a run that was completed fetches again");
@@ -444,7 +566,9 @@ fn damaged_results_that_waited_are_reported_and_fetched_again() {
         killed_while_results_wait(&place, &origin);
         *file = std::fs::read(held_results(&place.data()).unwrap()).unwrap();
     };
-    for (damage, why) in [(&flip as &dyn Fn(&mut Vec<u8>), "it is damaged"), (&of_another, "another run wrote it")] {
+    for (damage, why) in
+        [(&flip as &dyn Fn(&mut Vec<u8>), "it is damaged"), (&of_another, "another run wrote it")]
+    {
         let place = TestDir::new();
         let input = killed_while_results_wait(&place, &origin);
         let path = held_results(&place.data()).unwrap();
@@ -453,7 +577,11 @@ fn damaged_results_that_waited_are_reported_and_fetched_again() {
         std::fs::write(&path, file).unwrap();
         let before = origin.hits(HOST);
         let ran = place.run(&fetch(&["--input", &input, "--out", "pages", "--ordered"]));
-        assert!(ran.stderr.contains("ignoring the unprinted results") && ran.stderr.contains(why), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains("ignoring the unprinted results") && ran.stderr.contains(why),
+            "{}",
+            ran.stderr
+        );
         let lines = ran.json().into_iter().map(|result| result["line"].as_u64().unwrap());
         assert!(lines.eq(1..=23) && origin.hits(HOST) == before + 20, "{}", ran.stdout);
     }
@@ -476,7 +604,8 @@ fn arguments_have_a_position_and_lines_a_line() {
     let urls = [origin.url(HOST, "/a"), origin.url(HOST, "/b")];
     let input = place.write("urls.txt", format!("\n{}", origin.url(HOST, "/c")));
     let ran = place.run(&fetch(&[&urls[0], &urls[1], "--input", &input, "--ordered"]));
-    let places: Vec<_> = ran.json().iter().map(|r| (r["position"].as_u64(), r["line"].as_u64())).collect();
+    let places: Vec<_> =
+        ran.json().iter().map(|r| (r["position"].as_u64(), r["line"].as_u64())).collect();
     assert_eq!(places, [(Some(1), None), (Some(2), None), (None, Some(2))]);
 }
 
@@ -485,17 +614,29 @@ fn arguments_have_a_position_and_lines_a_line() {
 fn concurrency_is_limited_by_the_open_files_limit() {
     let place = TestDir::new();
     let program = env!("CARGO_BIN_EXE_fetchwise");
-    let script = format!("ulimit -n 256; exec {program} fetch --concurrency 5000 http://127.0.0.1:9/");
-    let ran =
-        Ran::from(Command::new("sh").args(["-c", &script]).env("FETCHWISE_DATA_DIR", place.data()).output().unwrap());
+    let script =
+        format!("ulimit -n 256; exec {program} fetch --concurrency 5000 http://127.0.0.1:9/");
+    let ran = Ran::from(
+        Command::new("sh")
+            .args(["-c", &script])
+            .env("FETCHWISE_DATA_DIR", place.data())
+            .output()
+            .unwrap(),
+    );
     assert_eq!(ran.code, 4, "{}", ran.stderr);
-    assert!(ran.stderr.contains("instead of 5000") && ran.stderr.contains("256 files"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("instead of 5000") && ran.stderr.contains("256 files"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn a_paused_link_says_for_how_long() {
     let place = TestDir::new();
-    let origin = Origin::start([(HOST, Site::RateLimited { retry_after: "3600".to_owned(), free: 0 })]).unwrap();
+    let origin =
+        Origin::start([(HOST, Site::RateLimited { retry_after: "3600".to_owned(), free: 0 })])
+            .unwrap();
     let urls = [origin.url(HOST, "/a"), origin.url(HOST, "/a")];
     place.run(&fetch(&[&urls[0]]));
     let paused = place.run(&[&["fetch", "-v", &urls[1], "http://10.0.0.1/"][..], &PLAIN].concat());
@@ -519,10 +660,15 @@ fn a_pause_is_explained_with_what_it_covers_its_cause_and_its_number() {
     place.run(&fetch(&[&[&*link], &config[..]].concat()));
     let pause = &explain(&format!("{link}#top"), true).one()["pause"];
     assert_eq!((&pause["scope"], &pause["name"]), (&"link".into(), &link.into()), "{pause}");
-    assert_eq!((&pause["cause"]["error_type"], &pause["cause"]["http_status"]), (&"blocked_403".into(), &403.into()));
+    assert_eq!(
+        (&pause["cause"]["error_type"], &pause["cause"]["http_status"]),
+        (&"blocked_403".into(), &403.into())
+    );
     let text = explain(&origin.url(HOST, "/a"), false).stdout;
     assert!(
-        text.contains("1. ") && text.contains("this link is paused: blocked_403, status 403, by direct_access at 20")
+        text.contains("1. ")
+            && text
+                .contains("this link is paused: blocked_403, status 403, by direct_access at 20")
     );
     // The other links of its host are free.
     assert_eq!(explain(&origin.url(HOST, "/b"), true).one().get("pause"), None);
@@ -533,20 +679,32 @@ fn a_pause_is_explained_with_what_it_covers_its_cause_and_its_number() {
     let fresh = origin.url(OTHER, "/fresh");
     let explained = explain(&fresh, true).one();
     let pause = &explained["pause"];
-    assert_eq!((&pause["scope"], &pause["name"], &pause["times"]), (&"host".into(), &OTHER.into(), &1.into()));
-    assert_eq!((&pause["until"], &pause["cause"]["fetcher"]), (&explained["paused_until"], &"direct_access".into()));
+    assert_eq!(
+        (&pause["scope"], &pause["name"], &pause["times"]),
+        (&"host".into(), &OTHER.into(), &1.into())
+    );
+    assert_eq!(
+        (&pause["until"], &pause["cause"]["fetcher"]),
+        (&explained["paused_until"], &"direct_access".into())
+    );
     let text = explain(&fresh, false).stdout;
-    let want = format!("the host {OTHER} is paused: blocked_403, status 403, by direct_access at 20");
+    let want =
+        format!("the host {OTHER} is paused: blocked_403, status 403, by direct_access at 20");
     assert!(text.contains("its host is paused for ") && text.contains(&want), "{text}");
 }
 
 #[test]
 fn pauses_outlive_the_process() {
     let place = TestDir::new();
-    let origin = Origin::start([(HOST, Site::RateLimited { retry_after: "3600".to_owned(), free: 0 })]).unwrap();
+    let origin =
+        Origin::start([(HOST, Site::RateLimited { retry_after: "3600".to_owned(), free: 0 })])
+            .unwrap();
     let url = origin.url(HOST, "/");
     let first = place.run(&fetch(&[&url])).one();
-    assert_eq!((first["error_type"].as_str(), first["is_banned"].as_bool()), (Some("rate_limited"), Some(true)));
+    assert_eq!(
+        (first["error_type"].as_str(), first["is_banned"].as_bool()),
+        (Some("rate_limited"), Some(true))
+    );
     let until = first["paused_until"].as_str().unwrap().to_owned();
     let hits = origin.hits(HOST);
     let second = place.run(&fetch(&[&url]));
@@ -557,7 +715,10 @@ fn pauses_outlive_the_process() {
     );
     assert_eq!((line["paused_until"].as_str(), origin.hits(HOST)), (Some(until.as_str()), hits));
     let line = place.run(&["select", "--json", &url]).one();
-    assert_eq!((line["decision"].as_str(), line["paused_until"].as_str()), (Some("paused"), Some(until.as_str())));
+    assert_eq!(
+        (line["decision"].as_str(), line["paused_until"].as_str()),
+        (Some("paused"), Some(until.as_str()))
+    );
     let line = place.run(&["select", "--json", &url, "--now", "2126-01-01T00:00:00Z"]).one();
     assert_ne!(line["decision"].as_str(), Some("paused"));
 }
@@ -569,7 +730,10 @@ fn one_that_blocks_at_first(place: &TestDir, pause: &str) -> (Origin, String) {
     let origin = Origin::start([(HOST, blocks), (OTHER, Site::Static)]).unwrap();
     let mut urls: Vec<String> = (0..8).map(|n| origin.url(HOST, &format!("/{n}"))).collect();
     urls.push(origin.url(OTHER, "/a"));
-    place.write("c.toml", format!("[tuning]\nblocked_base = \"{pause}\"\nhost_block_threshold = 3\n"));
+    place.write(
+        "c.toml",
+        format!("[tuning]\nblocked_base = \"{pause}\"\nhost_block_threshold = 3\n"),
+    );
     (origin, place.write("urls.txt", urls.join("\n")))
 }
 
@@ -579,13 +743,17 @@ fn a_run_comes_back_to_paused_links_before_it_ends() {
     let (_origin, input) = one_that_blocks_at_first(&place, "2s");
     let ran = place.run(&fetch(&["--input", &input, "--config", "c.toml", "--concurrency", "1"]));
     let lines = ran.json();
-    let count = |error: Option<&str>| lines.iter().filter(|line| line["error_type"].as_str() == error).count();
+    let count = |error: Option<&str>| {
+        lines.iter().filter(|line| line["error_type"].as_str() == error).count()
+    };
     assert_eq!((lines.len(), count(Some("paused"))), (9, 0), "{}{}", ran.stdout, ran.stderr);
     assert!(count(None) >= 5 && ran.code == 4, "{}", ran.stdout);
     // The host is paused more than once, and the run says so once: with times, which stay right.
-    let waits: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("waiting for ")).collect();
+    let waits: Vec<&str> =
+        ran.stderr.lines().filter(|line| line.contains("waiting for ")).collect();
     assert_eq!(waits.len(), 1, "{}", ran.stderr);
-    let is_told = waits[0].contains(" of 1 host") && waits[0].contains("Z (`--wait 0` ends at once)");
+    let is_told =
+        waits[0].contains(" of 1 host") && waits[0].contains("Z (`--wait 0` ends at once)");
     assert!(is_told && waits[0].contains(" paused URL"), "{}", ran.stderr);
 }
 
@@ -596,11 +764,13 @@ fn what_a_run_leaves_is_named_listed_and_fetched_with_only() {
     let base = ["--input", &input, "--config", "c.toml", "--concurrency", "1"];
     // Without a limit on the wait the run would end in 20 minutes; the default gives up after 15.
     let ran = place.run(&fetch(&base));
-    let paused = |ran: &Ran| ran.json().iter().filter(|line| line["error_type"] == "paused").count();
+    let paused =
+        |ran: &Ran| ran.json().iter().filter(|line| line["error_type"] == "paused").count();
     let left = paused(&ran);
     assert!(left >= 1 && ran.code == 4, "{}{}", ran.stdout, ran.stderr);
     // Twenty minutes, less the milliseconds since.
-    let is_told = ["paused for 19 min", "paused for 20 min"].iter().any(|told| ran.stderr.contains(told));
+    let is_told =
+        ["paused for 19 min", "paused for 20 min"].iter().any(|told| ran.stderr.contains(told));
     assert!(is_told && ran.stderr.contains("--only paused"), "{}", ran.stderr);
     assert!(ran.stderr.contains(HOST), "{}", ran.stderr);
     let listed = place.run(&["links", "--paused", "--json", "--config", "c.toml"]).json();
@@ -611,10 +781,21 @@ fn what_a_run_leaves_is_named_listed_and_fetched_with_only() {
     }
     let hits = origin.hits(OTHER);
     let only = place.run(&fetch(&[&base[..], &["--only", "paused", "--wait", "0"]].concat()));
-    assert_eq!((paused(&only), only.json().len(), origin.hits(OTHER)), (left, left, hits), "{}", only.stdout);
+    assert_eq!(
+        (paused(&only), only.json().len(), origin.hits(OTHER)),
+        (left, left, hits),
+        "{}",
+        only.stdout
+    );
     place.run(&["unpause", HOST, "--config", "c.toml"]);
     let only = place.run(&fetch(&[&base[..], &["--only", "paused"]].concat()));
-    assert_eq!((only.code, only.json().len(), paused(&only)), (0, left, 0), "{}{}", only.stdout, only.stderr);
+    assert_eq!(
+        (only.code, only.json().len(), paused(&only)),
+        (0, left, 0),
+        "{}{}",
+        only.stdout,
+        only.stderr
+    );
     let none = place.run(&fetch(&[&base[..], &["--only", "paused"]].concat()));
     assert_eq!((none.code, none.json().len()), (0, 0), "{}", none.stderr);
     let listed = place.run(&["links", "--paused", "--json", "--config", "c.toml"]).json();
@@ -639,7 +820,11 @@ fn a_results_file_says_what_to_fetch_again() {
     assert_eq!(left(&[]), [(3, urls[2].clone())]);
     assert_eq!(left(&["--only", "missing"]), [(2, urls[1].clone())]);
     let wrong = place.run(&fetch(&["--retry", &input]));
-    assert!(wrong.code == 2 && wrong.stderr.contains("line 1") && wrong.stderr.contains("--json"), "{}", wrong.stderr);
+    assert!(
+        wrong.code == 2 && wrong.stderr.contains("line 1") && wrong.stderr.contains("--json"),
+        "{}",
+        wrong.stderr
+    );
 }
 
 #[test]
@@ -673,7 +858,12 @@ fn one_url_without_an_output_goes_to_stdout() {
     let hits = origin.hits(HOST);
     let list = run(&["--input", &input]);
     assert_eq!(list.stderr.matches("not kept").count(), 1, "{}", list.stderr);
-    assert_eq!((list.stdout.matches("ok  ").count(), origin.hits(HOST) - hits), (2, 2), "{}", list.stdout);
+    assert_eq!(
+        (list.stdout.matches("ok  ").count(), origin.hits(HOST) - hits),
+        (2, 2),
+        "{}",
+        list.stdout
+    );
     assert!(list.stderr.contains("1 duplicate"), "{}", list.stderr);
     assert!(!run(&["--input", &input, "--out", "pages"]).stderr.contains("not kept"));
 }
@@ -683,23 +873,41 @@ fn a_refusal_names_the_way_out() {
     let place = TestDir::new();
     let hinted = |args: &[&str], words: &[&str]| {
         let ran = place.run(&[&["fetch", "--no-browser"], args].concat());
-        assert!(words.iter().all(|word| ran.stderr.contains(word)), "{args:?}: {}{}", ran.stdout, ran.stderr);
+        assert!(
+            words.iter().all(|word| ran.stderr.contains(word)),
+            "{args:?}: {}{}",
+            ran.stdout,
+            ran.stderr
+        );
         ran
     };
     hinted(&["http://127.0.0.1:9/"], &["--allow-network", "--allow-private-network"]);
-    hinted(&["http://10.0.0.1/", "http://192.168.0.1/"], &["--allow-network", "--allow-private-network"]);
+    hinted(
+        &["http://10.0.0.1/", "http://192.168.0.1/"],
+        &["--allow-network", "--allow-private-network"],
+    );
     hinted(&["example.test/a"], &["did you mean https://example.test/a"]);
     assert_eq!(hinted(&[], &["missing URL", "--input"]).code, 2);
     let selected = place.run(&["select", "example.test/a"]);
-    assert!(selected.stderr.contains("did you mean https://example.test/a"), "{}{}", selected.stdout, selected.stderr);
+    assert!(
+        selected.stderr.contains("did you mean https://example.test/a"),
+        "{}{}",
+        selected.stdout,
+        selected.stderr
+    );
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let url = origin.url(HOST, "/").replace("http:", "https:");
     let tls = place.run(&[&["fetch"], &PLAIN[..], &[&url]].concat());
     assert!(tls.stderr.contains("no TLS") && tls.stderr.contains("http://"), "{}", tls.stderr);
     // An end without a request for the page says why: here robots.txt gets no response.
     let input = place.write("urls.txt", "http://127.0.0.99:9/a");
-    let dead = place.run(&["fetch", "--input", &input, "--allow-network", "127.0.0.0/8", "--no-browser"]);
-    assert!(dead.stdout.contains("network_error") && dead.stdout.contains("robots.txt"), "{}", dead.stdout);
+    let dead =
+        place.run(&["fetch", "--input", &input, "--allow-network", "127.0.0.0/8", "--no-browser"]);
+    assert!(
+        dead.stdout.contains("network_error") && dead.stdout.contains("robots.txt"),
+        "{}",
+        dead.stdout
+    );
 }
 
 #[test]
@@ -718,10 +926,20 @@ fn a_line_may_have_its_own_id_fetcher_and_mode() {
     assert_eq!((ran.code, lines.len()), (1, 4), "{}", ran.stdout);
     let numbers: Vec<_> = lines.iter().map(|line| line["line"].as_u64()).collect();
     assert_eq!(numbers, [Some(3), Some(4), Some(5), Some(6)]);
-    let fields = |line: &serde_json::Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert!(lines.iter().all(|line| fields(line) == fields(&lines[0])), "what is absent is null: {}", ran.stdout);
-    assert!(lines[1]["id"].is_null() && lines[2]["confidence"].is_null() && lines[3]["url"].is_null());
-    assert_eq!((lines[0]["id"].as_str(), lines[0]["source"].as_str()), (Some("seven"), Some("hinted")));
+    let fields =
+        |line: &serde_json::Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert!(
+        lines.iter().all(|line| fields(line) == fields(&lines[0])),
+        "what is absent is null: {}",
+        ran.stdout
+    );
+    assert!(
+        lines[1]["id"].is_null() && lines[2]["confidence"].is_null() && lines[3]["url"].is_null()
+    );
+    assert_eq!(
+        (lines[0]["id"].as_str(), lines[0]["source"].as_str()),
+        (Some("seven"), Some("hinted"))
+    );
     assert_eq!(lines[1]["source"].as_str(), Some("hard_coded"));
     assert_eq!(
         (lines[2]["error_type"].as_str(), lines[3]["error_type"].as_str()),
@@ -738,7 +956,8 @@ fn files_with(dir: &Path, texts: &[&str]) -> Vec<PathBuf> {
             found.append(&mut files_with(&path, texts));
         } else {
             let bytes = std::fs::read(&path).unwrap();
-            let has = |text: &&str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+            let has =
+                |text: &&str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
             found.extend(texts.iter().any(has).then_some(path));
         }
     }
@@ -754,30 +973,50 @@ fn no_file_of_the_data_directory_has_the_values_of_queries_if_they_are_hashed() 
         (THIRD, Site::Static),
     ])
     .unwrap();
-    let config = place.write("hash.toml", "[log]\nquery = \"hash\"\n[cache]\nuse = \"revalidate\"\n");
+    let config =
+        place.write("hash.toml", "[log]\nquery = \"hash\"\n[cache]\nuse = \"revalidate\"\n");
     let secret = |host: &str, path: &str| origin.url(host, path).to_string();
     let delivered = secret(HOST, "/articles/1?token=S3CR3T-one&page=S3CR3T-two");
     let paused = secret(OTHER, "/?S3CR3T-three");
-    let input = place.write("urls.txt", [&*delivered, &paused, &secret(THIRD, "/b?x=S3CR3T-four")].join("\n"));
-    let with = |more: &[&str]| place.run(&[&fetch(&["--config", &config, "--input", &input]), more].concat());
+    let input = place
+        .write("urls.txt", [&*delivered, &paused, &secret(THIRD, "/b?x=S3CR3T-four")].join("\n"));
+    let with = |more: &[&str]| {
+        place.run(&[&fetch(&["--config", &config, "--input", &input]), more].concat())
+    };
     let first = with(&["--warc", "a.warc", "--wait", "0"]);
-    assert!(first.stdout.contains(&delivered), "results name the real URL: {}{}", first.stdout, first.stderr);
+    assert!(
+        first.stdout.contains(&delivered),
+        "results name the real URL: {}{}",
+        first.stdout,
+        first.stderr
+    );
     let requested = origin.hits(HOST);
     let archived = std::fs::read_to_string(place.path("a.warc")).unwrap();
     assert!(archived.contains("S3CR3T-one"), "the site gets the real URL, and an archive has it");
     assert_eq!(files_with(&place.data(), &["S3CR3T"]), <[PathBuf; 0]>::default());
-    assert!(!files_with(&place.data(), &["token=~"]).is_empty(), "names of values and their hashes stay");
+    assert!(
+        !files_with(&place.data(), &["token=~"]).is_empty(),
+        "names of values and their hashes stay"
+    );
 
     // The identity of a link stays: its pause, its attempts, its validators.
     let explained = place.run(&["--config", &config, "explain", "--json", &paused]).one();
     assert!(explained["pause"]["until"].is_string(), "{explained}");
-    let attempts = place.run(&["--config", &config, "attempts", "--json", "--url", &delivered]).json();
+    let attempts =
+        place.run(&["--config", &config, "attempts", "--json", "--url", &delivered]).json();
     assert_eq!(attempts.len(), 1, "{attempts:?}");
     let again = with(&["--warc", "a.warc", "--wait", "0"]);
     let unchanged = again.json().into_iter().find(|line| line["url"] == *delivered).unwrap();
-    assert_eq!((unchanged["not_modified"].as_bool(), origin.hits(HOST)), (Some(true), requested + 1), "{unchanged}");
-    assert!(std::fs::read_to_string(place.path("a.warc")).unwrap().matches("S3CR3T-one").count() > 1);
-    // A later command without the setting hashes as well, and so do snapshots and exports that are imported again.
+    assert_eq!(
+        (unchanged["not_modified"].as_bool(), origin.hits(HOST)),
+        (Some(true), requested + 1),
+        "{unchanged}"
+    );
+    assert!(
+        std::fs::read_to_string(place.path("a.warc")).unwrap().matches("S3CR3T-one").count() > 1
+    );
+    // A later command without the setting hashes as well, and so do snapshots and exports that are
+    // imported again.
     place.run(&fetch(&[&secret(THIRD, "/c?x=S3CR3T-five")]));
     assert_eq!(place.run(&["snapshot"]).code, 0);
     let more = serde_json::json!({
@@ -799,9 +1038,13 @@ fn pages_go_into_a_warc_archive() {
     let urls = [origin.url(HOST, "/a"), origin.url(HOST, "/b")];
     let ran = place.run(&fetch(&["--warc", "out/crawl.warc", &urls[0], &urls[1]]));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let text = String::from_utf8_lossy(&std::fs::read(place.path("out/crawl.warc")).unwrap()).into_owned();
+    let text =
+        String::from_utf8_lossy(&std::fs::read(place.path("out/crawl.warc")).unwrap()).into_owned();
     assert!(urls.iter().all(|url| text.contains(url.as_str())));
-    assert_eq!(text.matches("WARC-Type: response").count() + text.matches("warc-type: response").count(), 2);
+    assert_eq!(
+        text.matches("WARC-Type: response").count() + text.matches("warc-type: response").count(),
+        2
+    );
 }
 
 /// Returns the URLs and the texts of a data set's file.
@@ -812,7 +1055,11 @@ fn rows_of(file: &Path) -> Vec<(String, String)> {
         let found = row.get_column_iter().find(|(column, _)| *column == name);
         found.map(|(_, field)| field.to_string().trim_matches('"').to_owned()).unwrap()
     };
-    reader.into_iter().map(|row| row.unwrap()).map(|row| (text(&row, "url"), text(&row, "html"))).collect()
+    reader
+        .into_iter()
+        .map(|row| row.unwrap())
+        .map(|row| (text(&row, "url"), text(&row, "html")))
+        .collect()
 }
 
 #[test]
@@ -834,13 +1081,19 @@ fn pages_go_into_a_data_set_that_holds_every_delivered_page_also_after_signals_a
         send_signal(&child, signal);
         delivered.extend(reader.lines().map_while(Result::ok).filter(|line| line.ends_with('}')));
         let _ = child.wait();
-        assert!(place.path("out/pages.parquet").exists(), "the file of a run that was interrupted is readable");
+        assert!(
+            place.path("out/pages.parquet").exists(),
+            "the file of a run that was interrupted is readable"
+        );
         assert_eq!(place.path("out/pages.parquet.rows").exists(), signal == "-KILL");
     }
     assert!(origin.set_site(HOST, Site::Static));
     let last = place.run(&fetch(&more));
     assert_eq!(last.code, 0, "{}", last.stderr);
-    assert!(last.stderr.contains("of an interrupted run") && last.stderr.contains("done by an earlier run"));
+    assert!(
+        last.stderr.contains("of an interrupted run")
+            && last.stderr.contains("done by an earlier run")
+    );
     delivered.extend(last.stdout.lines().map(str::to_owned));
     let (mut stored, mut all) = (HashSet::new(), HashSet::new());
     for name in ["pages.parquet", "pages-00001.parquet"] {
@@ -853,7 +1106,10 @@ fn pages_go_into_a_data_set_that_holds_every_delivered_page_also_after_signals_a
     }
     for line in &delivered {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
-        let place = (line["url"].as_str().unwrap().to_owned(), PathBuf::from(line["file"].as_str().unwrap()));
+        let place = (
+            line["url"].as_str().unwrap().to_owned(),
+            PathBuf::from(line["file"].as_str().unwrap()),
+        );
         assert!(stored.contains(&place), "{line} is in the file that it names");
     }
     assert_eq!((all.len(), std::fs::read_dir(place.path("out")).unwrap().count()), (24, 2));
@@ -864,7 +1120,10 @@ fn a_data_set_excludes_other_stores_and_gets_a_named_page() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Pdf)]).unwrap();
     for (option, path) in [("--out", "pages"), ("--warc", "a.warc")] {
-        assert_eq!(place.run(&fetch(&["--parquet", "a.parquet", option, path, "http://e.org/"])).code, 2);
+        assert_eq!(
+            place.run(&fetch(&["--parquet", "a.parquet", option, path, "http://e.org/"])).code,
+            2
+        );
     }
     let args = ["fetch", "--parquet", "a.parquet", &origin.url(HOST, "/paper")];
     let ran = place.run(&[&args[..], &PLAIN[..]].concat());
@@ -885,12 +1144,19 @@ fn an_archive_torn_by_a_crash_continues_after_its_last_whole_record() {
     std::fs::write(&archive, &whole[..whole.len() - 9]).unwrap();
     let ran = run("/b");
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(ran.stderr.contains("ended in the middle of a record") && ran.stderr.contains("crawl.warc.gz.torn-"));
+    assert!(
+        ran.stderr.contains("ended in the middle of a record")
+            && ran.stderr.contains("crawl.warc.gz.torn-")
+    );
 
     std::fs::write(&archive, [&whole, b"no record".as_slice()].concat()).unwrap();
     let ran = run("/c");
     assert_eq!(ran.code, 3, "{}", ran.stderr);
-    assert!(ran.stderr.contains("is damaged") && ran.stderr.contains("another archive"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("is damaged") && ran.stderr.contains("another archive"),
+        "{}",
+        ran.stderr
+    );
 }
 
 /// Starts a run of `urls` slow pages and reads its first `lines` results.
@@ -911,7 +1177,9 @@ fn begin(
 }
 
 fn urls_of(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
-    let url = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["url"].as_str().unwrap().to_owned();
+    let url = |line: &str| {
+        serde_json::from_str::<serde_json::Value>(line).unwrap()["url"].as_str().unwrap().to_owned()
+    };
     lines.into_iter().map(|line| url(line.as_ref())).collect()
 }
 
@@ -983,21 +1251,28 @@ fn text_output_shows_the_results() {
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let url = origin.url(HOST, "/a");
     let ran: Ran = place.run(&[&["fetch", &url, "http://10.0.0.1/"][..], &PLAIN].concat());
-    assert!(ran.stdout.contains("ok  ") && ran.stdout.contains("refused_address"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("ok  ") && ran.stdout.contains("refused_address"),
+        "{}",
+        ran.stdout
+    );
     assert!(!ran.stdout.contains(", 0."), "a fast page took some milliseconds: {}", ran.stdout);
     assert!(ran.stderr.contains("1 delivered, 1 failed"), "{}", ran.stderr);
 }
 
-/// Returns whether the program `script` can give a program its own terminal. Otherwise reports the test as skipped.
+/// Returns whether the program `script` can give a program its own terminal. Otherwise reports the
+/// test as skipped.
 fn has_terminals() -> bool {
     let found = Command::new("script").arg("--version").output();
     required(found, "tests on a terminal (no program `script`)").is_some()
 }
 
-/// Runs `fetch` on its own terminal with this many columns, like `sshd`. Returns what the terminal got.
+/// Runs `fetch` on its own terminal with this many columns, like `sshd`. Returns what the terminal
+/// got.
 fn on_a_terminal(place: &TestDir, columns: u16, more: &str) -> String {
     let program = env!("CARGO_BIN_EXE_fetchwise");
-    let line = format!("stty rows 40 cols {columns}; '{program}' fetch {} {more}", PLAIN[..5].join(" "));
+    let line =
+        format!("stty rows 40 cols {columns}; '{program}' fetch {} {more}", PLAIN[..5].join(" "));
     let mut script = place.other_program("script");
     script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
     let ran = script.stdin(Stdio::null()).output().unwrap();
@@ -1010,7 +1285,9 @@ fn a_terminal_has_one_live_region_within_its_width() {
         return;
     }
     let place = TestDir::new();
-    let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(300))), (OTHER, Site::NOT_FOUND)]).unwrap();
+    let origin =
+        Origin::start([(HOST, Site::slow(Duration::from_millis(300))), (OTHER, Site::NOT_FOUND)])
+            .unwrap();
     let urls: String = (0..12).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect();
     place.write("urls.txt", urls + &origin.url(OTHER, "/gone"));
     for columns in [120, 80, 60] {
@@ -1029,7 +1306,10 @@ fn a_terminal_has_one_live_region_within_its_width() {
             assert!(line.trim().chars().count() < usize::from(columns), "{columns}: {line}");
         }
     }
-    assert!(without_escapes(&on_a_terminal(&place, 80, "--input urls.txt --pace off -v")).contains("ok  "));
+    assert!(
+        without_escapes(&on_a_terminal(&place, 80, "--input urls.txt --pace off -v"))
+            .contains("ok  ")
+    );
     let quiet = on_a_terminal(&place, 80, "--input urls.txt --pace off -q");
     assert_eq!(without_escapes(&quiet).trim(), "", "{quiet}");
 }
@@ -1057,7 +1337,8 @@ fn a_terminal_counts_down_to_the_next_trial_while_pauses_are_all_that_is_left() 
         let text = without_escapes(&String::from_utf8_lossy(&shown));
         assert!(count > 0, "it ended: {text}");
         let rest = |after: &str| after.split_once(", last at ").map(|(rest, _)| rest.to_owned());
-        rests = text.split("paused links of 1 host, next trial in ").skip(1).filter_map(rest).collect();
+        rests =
+            text.split("paused links of 1 host, next trial in ").skip(1).filter_map(rest).collect();
     }
     // Ctrl-C.
     child.stdin.take().unwrap().write_all(b"\x03").unwrap();
@@ -1065,7 +1346,8 @@ fn a_terminal_counts_down_to_the_next_trial_while_pauses_are_all_that_is_left() 
     child.wait().unwrap();
     let text = without_escapes(&String::from_utf8_lossy(&shown));
     assert!(!text.contains("waiting 0 s") && text.contains("interrupted"), "{text}");
-    let is_rest = |rest: &String| ["19 min ", "20 min 0 "].iter().any(|begin| rest.starts_with(begin));
+    let is_rest =
+        |rest: &String| ["19 min ", "20 min 0 "].iter().any(|begin| rest.starts_with(begin));
     assert!(rests.iter().all(is_rest), "{rests:?}");
 }
 
@@ -1085,16 +1367,20 @@ fn without_escapes(text: &str) -> String {
 #[test]
 fn colours_can_be_chosen() {
     let place = TestDir::new();
-    let run =
-        |more: &[&str]| place.run(&[&["fetch", "http://10.0.0.1/", "http://10.0.0.2/"], &PLAIN[..], more].concat());
+    let run = |more: &[&str]| {
+        place.run(&[&["fetch", "http://10.0.0.1/", "http://10.0.0.2/"], &PLAIN[..], more].concat())
+    };
     assert!(run(&["--color", "always"]).stdout.contains("\x1b["));
-    assert!(!run(&["--color", "never"]).stdout.contains("\x1b[") && !run(&[]).stdout.contains("\x1b["));
+    assert!(
+        !run(&["--color", "never"]).stdout.contains("\x1b[") && !run(&[]).stdout.contains("\x1b[")
+    );
 }
 
 #[test]
 fn a_refused_connection_is_not_tried_by_a_browser() {
     let place = TestDir::new();
-    let ran = place.run(&["fetch", "--json", "http://127.0.0.1:9/x", "--allow-network", "127.0.0.0/8"]);
+    let ran =
+        place.run(&["fetch", "--json", "http://127.0.0.1:9/x", "--allow-network", "127.0.0.0/8"]);
     let line = ran.one();
     let got = (line["error_type"].as_str(), line["requests"].as_u64(), line["fetcher"].as_str());
     assert_eq!(got, (Some("network_error"), Some(2), Some("direct_access")), "{line}");
@@ -1105,7 +1391,12 @@ fn a_refused_connection_is_not_tried_by_a_browser() {
 fn the_end_of_a_list_is_a_report() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::NOT_FOUND)]).unwrap();
-    let urls = [origin.url(HOST, "/a"), origin.url(HOST, "/b"), origin.url(OTHER, "/c"), "http://10.0.0.1/".to_owned()];
+    let urls = [
+        origin.url(HOST, "/a"),
+        origin.url(HOST, "/b"),
+        origin.url(OTHER, "/c"),
+        "http://10.0.0.1/".to_owned(),
+    ];
     let input = place.write("urls.txt", urls.join("\n"));
     let ran = place.run(&[&["fetch", "--input", &input], &PLAIN[..]].concat());
     for want in [
@@ -1157,9 +1448,14 @@ fn rules_are_reloaded_while_pages_are_fetched() {
         )
     };
     place.write("rules.toml", rule("first"));
-    let mut child = place.command(&fetch(&["-", "--rules", "rules.toml"])).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = place
+        .command(&fetch(&["-", "--rules", "rules.toml"]))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut input = child.stdin.take().unwrap();
-    let (results, messages) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    let (results, messages) =
+        (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
     let mut ask = |n: u32| {
         writeln!(input, "{}", origin.url(HOST, &format!("/articles/{n}"))).unwrap();
         assert!(results.recv_timeout(PATIENCE).unwrap().contains("\"success\":true"));
@@ -1179,7 +1475,14 @@ fn rules_are_reloaded_while_pages_are_fetched() {
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let seen: Vec<String> = (place.run(&["export"]).json().iter())
-        .map(|attempt| attempt["heuristics"].as_array().unwrap().iter().filter_map(|h| h["type"].as_str()).collect())
+        .map(|attempt| {
+            attempt["heuristics"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|h| h["type"].as_str())
+                .collect()
+        })
         .collect();
     let has = |n: usize, what: &str| seen[n].contains(what);
     assert!(has(0, "waf_first") && has(1, "waf_second") && has(2, "waf_second"), "{seen:?}");
@@ -1196,36 +1499,60 @@ fn a_price_a_reserved_page_and_an_unchanged_one_are_named_in_results_and_archive
     ];
     let origin = Origin::start(sites).unwrap();
     let toll = place.run(&fetch(&[&origin.url(HOST, "/a")])).one();
-    assert_eq!((&toll["error_type"], &toll["price"]), (&"payment_required".into(), &"USD 0.01".into()), "{toll}");
+    assert_eq!(
+        (&toll["error_type"], &toll["price"]),
+        (&"payment_required".into(), &"USD 0.01".into()),
+        "{toll}"
+    );
     assert!(toll["paused_until"].is_string() && origin.hits(HOST) == 1, "{toll}");
 
     let training = place.write("training.toml", "[consent]\npurposes = ['train-ai']\n");
     let reserved = origin.url(OTHER, "/a");
     let run = |more: &[&str]| place.run(&fetch(more));
     let skipped = run(&["--config", &training, &reserved]).one();
-    assert_eq!((&skipped["error_type"], &skipped["requests"]), (&"reserved".into(), &0.into()), "{skipped}");
+    assert_eq!(
+        (&skipped["error_type"], &skipped["requests"]),
+        (&"reserved".into(), &0.into()),
+        "{skipped}"
+    );
     assert_eq!(origin.hits_at(OTHER, "/a"), 0);
-    let marking = place.write("marking.toml", "[consent]\npurposes = ['train-ai']\non_reserved = 'mark'\n");
+    let marking =
+        place.write("marking.toml", "[consent]\npurposes = ['train-ai']\non_reserved = 'mark'\n");
     let marked = run(&["--config", &marking, "--warc", "a.warc", &reserved]).one();
-    assert_eq!((&marked["success"], &marked["allowed_for"]), (&true.into(), &serde_json::json!([])), "{marked}");
+    assert_eq!(
+        (&marked["success"], &marked["allowed_for"]),
+        (&true.into(), &serde_json::json!([])),
+        "{marked}"
+    );
     let term = serde_json::json!(
         {"terms": "content-usage", "source": "robots.txt", "purpose": "train-ai", "allowed": false}
     );
     assert_eq!(marked["consent"][0], term);
     let archived = std::fs::read_to_string(place.path("a.warc")).unwrap();
     assert!(
-        archived.contains("consent: train-ai=n content-usage robots.txt") && archived.contains("allowed-for: none")
+        archived.contains("consent: train-ai=n content-usage robots.txt")
+            && archived.contains("allowed-for: none")
     );
     let attempts = place.run(&["export"]).json();
     assert_eq!(attempts.len(), 2, "a page that was not requested is no attempt");
-    assert!(attempts[1]["response_headers"][":consent"].as_str().unwrap().contains("train-ai=n"), "{}", attempts[1]);
+    assert!(
+        attempts[1]["response_headers"][":consent"].as_str().unwrap().contains("train-ai=n"),
+        "{}",
+        attempts[1]
+    );
 
     let caching = place.write("caching.toml", "[cache]\nuse = 'revalidate'\n");
-    let input =
-        place.write("urls.txt", (0..20).map(|n| origin.url("127.0.0.3", &format!("/{n}\n"))).collect::<String>());
-    let crawl = || run(&["--config", &caching, "--input", &input, "--out", "pages", "--ordered"]).json();
+    let input = place.write(
+        "urls.txt",
+        (0..20).map(|n| origin.url("127.0.0.3", &format!("/{n}\n"))).collect::<String>(),
+    );
+    let crawl =
+        || run(&["--config", &caching, "--input", &input, "--out", "pages", "--ordered"]).json();
     let (first, second) = (crawl(), crawl());
-    assert!(first.iter().all(|line| line["success"] == true && line.get("not_modified").is_none()), "{first:?}");
+    assert!(
+        first.iter().all(|line| line["success"] == true && line.get("not_modified").is_none()),
+        "{first:?}"
+    );
     for (before, after) in first.iter().zip(&second) {
         assert_eq!(
             (&after["success"], &after["not_modified"], &after["status"]),
@@ -1252,12 +1579,23 @@ fn a_host_that_rejects_the_signature_is_reported_once_and_the_offers_of_a_402_ar
     let link = "<https://e.org/l.xml>; rel=\"license\"; type=\"application/rsl+xml\"";
     let toll = Site::with_header("Link", link, Site::Toll { price: "USD 0.01".to_owned() });
     let origin = Origin::start([(HOST, rejects), (OTHER, toll)]).unwrap();
-    let input = place.write("urls.txt", (0..5).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect::<String>());
+    let input = place.write(
+        "urls.txt",
+        (0..5).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect::<String>(),
+    );
     let run = place.run(&fetch(&["--input", &input]));
-    assert_eq!(run.stderr.matches("127.0.0.1 rejects this crawler's signature").count(), 1, "{}", run.stderr);
+    assert_eq!(
+        run.stderr.matches("127.0.0.1 rejects this crawler's signature").count(),
+        1,
+        "{}",
+        run.stderr
+    );
     let results = run.json();
     assert_eq!(results.len(), 5);
-    assert!(results.iter().all(|result| result["error_type"] == "identity_rejected"), "{results:?}");
+    assert!(
+        results.iter().all(|result| result["error_type"] == "identity_rejected"),
+        "{results:?}"
+    );
     let toll = place.run(&fetch(&[&origin.url(OTHER, "/a")])).one();
     assert_eq!(toll["offers"], serde_json::json!(["rsl https://e.org/l.xml"]), "{toll}");
     assert!(results[0].get("offers").is_none());
@@ -1274,17 +1612,22 @@ fn the_umask_says_who_reads_what_is_written_and_the_data_directory_is_private() 
         let run = |args: &[&str]| {
             let script = format!("umask {umask}; exec \"$@\"");
             let mut shell = place.other_program("sh");
-            shell.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_fetchwise")]).args(args).stdin(Stdio::null());
+            shell
+                .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_fetchwise")])
+                .args(args)
+                .stdin(Stdio::null());
             let ran = Ran::from(shell.output().unwrap());
             assert_eq!(ran.code, 0, "{args:?}: {}", ran.stderr);
             ran
         };
-        let file = run(&fetch(&["--out", "pages", &url])).one()["file"].as_str().unwrap().to_owned();
+        let file =
+            run(&fetch(&["--out", "pages", &url])).one()["file"].as_str().unwrap().to_owned();
         run(&fetch(&["--warc", "a.warc", "--cdx", "a.cdxj", &url]));
         run(&["export", "-o", "a.jsonl"]);
         run(&["export", "--sqlite", "a.sqlite"]);
         run(&["priors", "export", "a.json"]);
-        let mode = |path: &str| std::fs::metadata(place.path(path)).unwrap().permissions().mode() & 0o777;
+        let mode =
+            |path: &str| std::fs::metadata(place.path(path)).unwrap().permissions().mode() & 0o777;
         for path in [&*file, "a.warc", "a.cdxj", "a.jsonl", "a.sqlite", "a.json"] {
             assert_eq!(mode(path), want, "umask {umask}: {path}");
         }
@@ -1297,21 +1640,40 @@ fn the_user_and_password_of_a_url_are_neither_shown_nor_kept() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::FORBIDDEN)]).unwrap();
     let with_user = |host: &str| origin.url(host, "/a").replace("http://", "http://me:secret@");
-    let bad = ["http://me:secret@127.0.0.1:x/", "ftp://me:secret@127.0.0.1/", "me:secret@127.0.0.1/a"];
+    let bad =
+        ["http://me:secret@127.0.0.1:x/", "ftp://me:secret@127.0.0.1/", "me:secret@127.0.0.1/a"];
     let mut urls = vec![with_user(HOST), with_user(OTHER)];
     urls.extend(bad.map(str::to_owned));
     let input = place.write("urls.txt", urls.join("\n"));
     let ran = place.run(&fetch(&["--input", &input, "--wait", "0"]));
     assert!(ran.stderr.contains("the user and password in a URL are not sent"), "{}", ran.stderr);
-    assert_eq!(ran.json().iter().filter(|line| line["success"] == true).count(), 1, "{}", ran.stdout);
-    let text = place.run(&[&["fetch", "--verbose", "--input", &input, "--wait", "0"], &PLAIN[..]].concat());
+    assert_eq!(
+        ran.json().iter().filter(|line| line["success"] == true).count(),
+        1,
+        "{}",
+        ran.stdout
+    );
+    let text = place
+        .run(&[&["fetch", "--verbose", "--input", &input, "--wait", "0"], &PLAIN[..]].concat());
     let mut shown = vec![ran, text, place.run(&["links"]), place.run(&["export"])];
     for url in &urls {
         shown.push(place.run(&["select", url]));
         shown.push(place.run(&["explain", "--json", url]));
-        shown.push(place.run(&["try", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", url]));
+        shown.push(place.run(&[
+            "try",
+            "--json",
+            "--allow-network",
+            "127.0.0.0/8",
+            "--no-browser",
+            url,
+        ]));
     }
     for ran in &shown {
-        assert!(!ran.stdout.contains("secret") && !ran.stderr.contains("secret"), "{}{}", ran.stdout, ran.stderr);
+        assert!(
+            !ran.stdout.contains("secret") && !ran.stderr.contains("secret"),
+            "{}{}",
+            ran.stdout,
+            ran.stderr
+        );
     }
 }

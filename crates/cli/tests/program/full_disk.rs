@@ -1,5 +1,6 @@
-//! `fetch` on a file system that fills up during the run and has space again later. It is a real one, so this test
-//! needs a machine that allows users to mount. And commands whose files may not grow.
+//! `fetch` on a file system that fills up during the run and has space again later. It is a real
+//! one, so this test needs a machine that allows users to mount. And commands whose files may not
+//! grow.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -39,11 +40,15 @@ fn fetching_continues_while_the_log_has_no_space_and_nothing_is_lost() {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    let (mut input, results, messages) =
-        (child.stdin.take().unwrap(), lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    let (mut input, results, messages) = (
+        child.stdin.take().unwrap(),
+        lines(child.stdout.take().unwrap()),
+        lines(child.stderr.take().unwrap()),
+    );
     let mut asked = 0;
     let mut ask = |count: u32| {
-        let urls: String = (asked..asked + count).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
+        let urls: String =
+            (asked..asked + count).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
         asked += count;
         input.write_all(urls.as_bytes()).unwrap();
     };
@@ -56,7 +61,8 @@ fn fetching_continues_while_the_log_has_no_space_and_nothing_is_lost() {
     ask(5);
     delivered(5);
     // Fill the rest, to the last byte.
-    let mut filler = OpenOptions::new().append(true).create(true).open(place.path("small/filler")).unwrap();
+    let mut filler =
+        OpenOptions::new().append(true).create(true).open(place.path("small/filler")).unwrap();
     for size in [64 << 10, 4096, 64, 1] {
         while filler.write_all(&vec![1; size]).is_ok() {}
     }
@@ -82,7 +88,8 @@ fn fetching_continues_while_the_log_has_no_space_and_nothing_is_lost() {
     assert_eq!(verify.status.code(), Some(0));
 }
 
-/// Runs a command whose files may have 16 or 32 KiB, as the shell counts. A signal ended it without a word.
+/// Runs a command whose files may have 16 or 32 KiB, as the shell counts. A signal ended it without
+/// a word.
 fn limited(place: &TestDir, args: &str) -> (Option<i32>, String) {
     let script = format!("ulimit -f 32; exec {} {args}", env!("CARGO_BIN_EXE_fetchwise"));
     let mut command = place.other_program("sh");
@@ -107,7 +114,8 @@ fn a_limit_of_file_sizes_is_an_error_and_no_silent_end() {
     let fetch = "fetch --no-browser --allow-network 127.0.0.0/8 --pace off --quiet";
     let of = |name: &str| format!("--data-dir {}", place.path(name).display());
     let has_log = |name: &str| {
-        let filled = place.run(&["import", "attempts", "--data-dir", place.path(name).to_str().unwrap()]);
+        let filled =
+            place.run(&["import", "attempts", "--data-dir", place.path(name).to_str().unwrap()]);
         assert_eq!(filled.code, 0, "{}", filled.stderr);
         of(name)
     };

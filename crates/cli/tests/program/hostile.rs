@@ -1,5 +1,5 @@
-//! The program under attack: stalled readers, full disks, browsers that do not start, files in the way. Malicious
-//! servers, pages and children are in the library's `tests/hostile/`.
+//! The program under attack: stalled readers, full disks, browsers that do not start, files in the
+//! way. Malicious servers, pages and children are in the library's `tests/hostile/`.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -15,7 +15,8 @@ use crate::small_disk::Small;
 use crate::support::{PATIENCE, TestDir, lines, send_signal, wait_for};
 
 const HOST: &str = "127.0.0.1";
-const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
+const PLAIN: [&str; 7] =
+    ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 
 fn terminate(child: &Child) {
     send_signal(child, "-TERM");
@@ -26,16 +27,24 @@ const STALLED_PAGES: usize = 800;
 
 /// A run whose output nobody reads, blocked while it prints results.
 fn stalled(place: &TestDir, input: &str) -> Child {
-    let args = [&["fetch", "--json", "--input", input, "--out", "pages", "--concurrency", "4"][..], &PLAIN].concat();
+    let args = [
+        &["fetch", "--json", "--input", input, "--out", "pages", "--concurrency", "4"][..],
+        &PLAIN,
+    ]
+    .concat();
     let child = place.spawn(&args);
     let size = || {
         place.path("pages").read_dir().map_or(0, |hosts| {
-            hosts.flatten().map(|host| host.path().read_dir().map_or(0, Iterator::count)).sum::<usize>()
+            hosts
+                .flatten()
+                .map(|host| host.path().read_dir().map_or(0, Iterator::count))
+                .sum::<usize>()
         })
     };
     // It blocks when the pipe is full, long before the end.
     let (begun, mut before) = (Instant::now(), (0, Instant::now()));
-    while before.1.elapsed() < Duration::from_secs(2) || before.0 == 0 && begun.elapsed() < PATIENCE {
+    while before.1.elapsed() < Duration::from_secs(2) || before.0 == 0 && begun.elapsed() < PATIENCE
+    {
         let now = size();
         if now != before.0 {
             before = (now, Instant::now());
@@ -51,8 +60,9 @@ fn a_stalled_reader_does_not_prevent_a_stop() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     // More results than fit into a pipe.
-    let urls: String =
-        (0..STALLED_PAGES).map(|n| origin.url(HOST, &format!("/articles/{n}?{}\n", "x".repeat(300)))).collect();
+    let urls: String = (0..STALLED_PAGES)
+        .map(|n| origin.url(HOST, &format!("/articles/{n}?{}\n", "x".repeat(300))))
+        .collect();
     let input = place.write("urls.txt", urls);
 
     let mut child = stalled(&place, &input);
@@ -68,7 +78,11 @@ fn a_stalled_reader_does_not_prevent_a_stop() {
     assert_eq!(ended.code(), Some(1));
 
     // Unread results are not lost: the same command prints them again.
-    let args = [&["fetch", "--json", "--input", &input, "--out", "pages", "--concurrency", "4"][..], &PLAIN].concat();
+    let args = [
+        &["fetch", "--json", "--input", &input, "--out", "pages", "--concurrency", "4"][..],
+        &PLAIN,
+    ]
+    .concat();
     let last = place.run(&args);
     assert_eq!(last.code, 0, "{}", last.stderr);
     let pages = place.path("pages").join(HOST);
@@ -85,8 +99,11 @@ fn pages_without_disk_space_are_fetched_again_later() {
     let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(20)))]).unwrap();
     let urls: String = (0..60).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
-    let args =
-        [&["fetch", "--json", "--input", &input, "--out", "small/pages", "--concurrency", "2"][..], &PLAIN].concat();
+    let args = [
+        &["fetch", "--json", "--input", &input, "--out", "small/pages", "--concurrency", "2"][..],
+        &PLAIN,
+    ]
+    .concat();
     fs::create_dir_all(place.path("small/pages")).unwrap();
     let filler = place.path("small/filler");
     let mut full = OpenOptions::new().append(true).create(true).open(&filler).unwrap();
@@ -114,7 +131,11 @@ fn a_browser_that_does_not_start_is_reported_once() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let broken = place.path("chromium");
-    fs::write(&broken, "#!/bin/sh\necho 'libfoo.so: cannot open shared object file' >&2\nexit 127\n").unwrap();
+    fs::write(
+        &broken,
+        "#!/bin/sh\necho 'libfoo.so: cannot open shared object file' >&2\nexit 127\n",
+    )
+    .unwrap();
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
     let urls: String = (0..5).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
@@ -140,10 +161,17 @@ fn a_browser_that_does_not_start_is_reported_once() {
 fn a_file_in_the_way_is_reported_with_the_option() {
     let place = TestDir::new();
     place.write("pages", "a file");
-    for (option, path) in [("--out", "pages"), ("--out", "pages/below"), ("--warc", "pages/below/x.warc")] {
-        let ran = place.run(&[&["fetch", "http://127.0.0.1:9/", option, path][..], &PLAIN].concat());
+    for (option, path) in
+        [("--out", "pages"), ("--out", "pages/below"), ("--warc", "pages/below/x.warc")]
+    {
+        let ran =
+            place.run(&[&["fetch", "http://127.0.0.1:9/", option, path][..], &PLAIN].concat());
         assert_eq!(ran.code, 1, "{}", ran.stderr);
-        assert!(ran.stderr.contains(option) && ran.stderr.contains("a file has this name"), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(option) && ran.stderr.contains("a file has this name"),
+            "{}",
+            ran.stderr
+        );
     }
 }
 
@@ -154,7 +182,13 @@ fn cells_that_a_spreadsheet_would_run_are_escaped() {
         serde_json::json!({"url": "http://e.org/", "fetcher": "playwright", "success": true, "link": link,
             "attempted_at": "2026-01-31T12:00:00Z"})
     };
-    place.import([attempt("=cmd|' /C calc'!A0"), attempt("@SUM(1)"), attempt("+1"), attempt("-1"), attempt("plain")]);
+    place.import([
+        attempt("=cmd|' /C calc'!A0"),
+        attempt("@SUM(1)"),
+        attempt("+1"),
+        attempt("-1"),
+        attempt("plain"),
+    ]);
     let ran = place.run(&["export", "--format", "csv"]);
     let mut reader = csv::Reader::from_reader(ran.stdout.as_bytes());
     let links: Vec<String> = reader.records().map(|record| record.unwrap()[1].to_owned()).collect();
@@ -179,7 +213,8 @@ fn settings_that_cannot_work_are_errors() {
         assert_eq!(ran.code, 2, "{text}: {}", ran.stderr);
         assert!(ran.stderr.contains(part) && !ran.stderr.contains("Some("), "{}", ran.stderr);
     }
-    let ran = place.run(&["fetch", "--ca-file", "missing.pem", "http://127.0.0.1:9/", "--no-browser"]);
+    let ran =
+        place.run(&["fetch", "--ca-file", "missing.pem", "http://127.0.0.1:9/", "--no-browser"]);
     assert!(ran.code == 2 && ran.stderr.contains("missing.pem"), "{}", ran.stderr);
 }
 
@@ -187,14 +222,19 @@ fn settings_that_cannot_work_are_errors() {
 fn millions_of_blank_lines_are_skipped() {
     let place = TestDir::new();
     let input = place.write("blank.jsonl", vec![b'\n'; 5_000_000]);
-    let fetched = place.command(&["fetch", "--input", &input, "--no-browser"]).stdin(Stdio::null()).output().unwrap();
+    let fetched = place
+        .command(&["fetch", "--input", &input, "--no-browser"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     assert!(fetched.status.success());
     assert_eq!(place.run(&["import", &input]).code, 0);
 }
 
 #[test]
 fn names_of_files_and_values_reach_the_terminal_escaped() {
-    // Error messages printed them unchanged: a name could clear the screen, or look like another message.
+    // Error messages printed them unchanged: a name could clear the screen, or look like another
+    // message.
     let place = TestDir::new();
     let name = "no\u{1b}]0;owned\u{7}\u{202e}such\nerror: forged";
     for args in [

@@ -24,10 +24,24 @@ fn with_key() -> (TestDir, String) {
     place.write("c.toml", "[identity]\nkeys = 'keys'\n");
     let made = run(
         &place,
-        &["init", "--agent", "https://bot.example", "--name", "ExampleBot", "--contact", "b@example.org", "--json"],
+        &[
+            "init",
+            "--agent",
+            "https://bot.example",
+            "--name",
+            "ExampleBot",
+            "--contact",
+            "b@example.org",
+            "--json",
+        ],
     );
     let made_json = made.one();
-    assert_eq!((made.code, made_json["agent"].as_str()), (0, Some("https://bot.example")), "{}", made.stderr);
+    assert_eq!(
+        (made.code, made_json["agent"].as_str()),
+        (0, Some("https://bot.example")),
+        "{}",
+        made.stderr
+    );
     place.write("c.toml", made_json["config"].as_str().unwrap());
     let kid = made_json["kid"].as_str().unwrap().to_owned();
     (place, kid)
@@ -42,7 +56,8 @@ fn secrets(place: &TestDir) -> Vec<String> {
     let files = fs::read_dir(place.path("keys")).unwrap().map(|entry| entry.unwrap().path());
     let pems = files.filter(|path| path.extension().is_some_and(|extension| extension == "pem"));
     // The last 43 characters: the first ones are those of the format.
-    pems.map(|path| fs::read_to_string(path).unwrap().lines().nth(1).unwrap()[21..].to_owned()).collect()
+    pems.map(|path| fs::read_to_string(path).unwrap().lines().nth(1).unwrap()[21..].to_owned())
+        .collect()
 }
 
 #[test]
@@ -51,19 +66,34 @@ fn init_prints_the_section_for_the_config_and_show_the_key() {
     let mode = |path: &str| fs::metadata(place.path(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("keys"), mode(&format!("keys/{kid}.pem"))), (0o700, 0o600));
     let shown = run(&place, &["show", "--json"]).one();
-    assert_eq!((shown["keys"][0]["kid"].as_str(), shown["keys"][0]["state"].as_str()), (Some(&*kid), Some("active")));
-    assert_eq!(shown["user_agent"], "Mozilla/5.0 (compatible; ExampleBot/1.0; +https://bot.example/bot)");
+    assert_eq!(
+        (shown["keys"][0]["kid"].as_str(), shown["keys"][0]["state"].as_str()),
+        (Some(&*kid), Some("active"))
+    );
+    assert_eq!(
+        shown["user_agent"],
+        "Mozilla/5.0 (compatible; ExampleBot/1.0; +https://bot.example/bot)"
+    );
     let in_browsers = shown["browser_user_agent"].as_str().unwrap();
-    assert!(in_browsers.contains("compatible; ExampleBot/1.0; +https://bot.example/bot) Chrome/"), "{in_browsers}");
+    assert!(
+        in_browsers.contains("compatible; ExampleBot/1.0; +https://bot.example/bot) Chrome/"),
+        "{in_browsers}"
+    );
     let again = run(&place, &["init"]);
     assert!(again.code == 2 && again.stderr.contains("identity rotate"), "{}", again.stderr);
     let bad = place.run(&["identity", "init", "--agent", "http://bot.example", "--name", "B"]);
     assert!(bad.code == 2 && bad.stderr.contains("https origin"), "{}", bad.stderr);
     let secret = &secrets(&place)[0];
-    for ran in
-        [run(&place, &["show"]), run(&place, &["sign", "https://e.org/"]), run(&place, &["directory", "--out", "site"])]
-    {
-        assert!(ran.code == 0 && !ran.stdout.contains(secret) && !ran.stderr.contains(secret), "{}", ran.stderr);
+    for ran in [
+        run(&place, &["show"]),
+        run(&place, &["sign", "https://e.org/"]),
+        run(&place, &["directory", "--out", "site"]),
+    ] {
+        assert!(
+            ran.code == 0 && !ran.stdout.contains(secret) && !ran.stderr.contains(secret),
+            "{}",
+            ran.stderr
+        );
     }
     assert!(!fs::read_to_string(place.path("site/bot.json")).unwrap().contains(secret));
 }
@@ -72,7 +102,9 @@ fn init_prints_the_section_for_the_config_and_show_the_key() {
 fn keys_lie_in_the_users_configuration_directory_or_in_a_variable() {
     let place = TestDir::new();
     let home = place.path("config");
-    let at_home = |args: &[&str]| Ran::from(place.command(args).env("XDG_CONFIG_HOME", &home).output().unwrap());
+    let at_home = |args: &[&str]| {
+        Ran::from(place.command(args).env("XDG_CONFIG_HOME", &home).output().unwrap())
+    };
     let made = at_home(&["identity", "init", "--agent", "https://bot.example", "--name", "B"]);
     assert!(
         made.code == 0 && made.stdout.starts_with("[identity]\nagent = \"https://bot.example\"\n"),
@@ -82,19 +114,34 @@ fn keys_lie_in_the_users_configuration_directory_or_in_a_variable() {
     assert!(home.join("fetchwise/identity/keys.toml").exists());
     // Without an agent in the config the key changes nothing.
     assert_eq!(at_home(&["config", "check"]).code, 0);
-    let pem = fs::read_dir(home.join("fetchwise/identity")).unwrap().map(|entry| entry.unwrap().path());
-    let pem = pem.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "pem")).unwrap();
+    let pem =
+        fs::read_dir(home.join("fetchwise/identity")).unwrap().map(|entry| entry.unwrap().path());
+    let pem = pem
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|extension| extension == "pem"))
+        .unwrap();
     place.write("c.toml", "[identity]\nagent = 'https://bot.example'\nkey_env = 'BOT_KEY'\n");
     let sign = |text: &str| {
-        let mut command = place.command(&["identity", "sign", "https://e.org/", "--config", "c.toml", "--json"]);
+        let mut command =
+            place.command(&["identity", "sign", "https://e.org/", "--config", "c.toml", "--json"]);
         Ran::from(command.env("BOT_KEY", text).output().unwrap())
     };
     let signed = sign(&fs::read_to_string(pem).unwrap()).one();
     assert!(signed["headers"]["Signature"].as_str().unwrap().starts_with("sig1=:"));
-    for (text, want) in [("", "BOT_KEY"), ("hunter2", "BEGIN PRIVATE KEY"), (RFC_KEY, "published test key")] {
+    for (text, want) in
+        [("", "BOT_KEY"), ("hunter2", "BEGIN PRIVATE KEY"), (RFC_KEY, "published test key")]
+    {
         let ran = sign(text);
-        assert!(ran.code == 2 && ran.stderr.contains(want) && ran.stderr.contains("hint"), "{}", ran.stderr);
-        assert!(!ran.stderr.contains("hunter2") && !ran.stderr.contains("hSEqVTm50"), "{}", ran.stderr);
+        assert!(
+            ran.code == 2 && ran.stderr.contains(want) && ran.stderr.contains("hint"),
+            "{}",
+            ran.stderr
+        );
+        assert!(
+            !ran.stderr.contains("hunter2") && !ran.stderr.contains("hSEqVTm50"),
+            "{}",
+            ran.stderr
+        );
     }
 }
 
@@ -102,7 +149,9 @@ fn keys_lie_in_the_users_configuration_directory_or_in_a_variable() {
 fn keys_that_cannot_be_used_end_every_command_with_2_and_the_way_out() {
     let (place, kid) = with_key();
     let pem = place.path(&format!("keys/{kid}.pem"));
-    let chmod = |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let chmod = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+    };
     let refused = |want: &str| {
         for args in [
             &["identity", "sign", "https://e.org/", "--config", "c.toml"] as &[&str],
@@ -135,7 +184,8 @@ fn keys_that_cannot_be_used_end_every_command_with_2_and_the_way_out() {
         ("mode = 'always'", "missing identity.agent"),
     ] {
         place.write("bad.toml", format!("[identity]\nkeys = 'keys'\n{config}\n"));
-        let ran = place.run(&["fetch", "--config", "bad.toml", "--no-browser", "https://127.0.0.1:1/"]);
+        let ran =
+            place.run(&["fetch", "--config", "bad.toml", "--no-browser", "https://127.0.0.1:1/"]);
         assert!(ran.code == 2 && ran.stderr.contains(want), "{config}: {}", ran.stderr);
     }
 }
@@ -146,14 +196,19 @@ fn a_signed_request_verifies_and_a_changed_one_exits_with_1() {
     let url = "https://shop.example:8443/a/b%20c?q=1";
     let signed = run(&place, &["sign", url]);
     assert_eq!(signed.stdout.lines().count(), 3, "{}", signed.stdout);
-    let request =
-        format!("GET /a/b%20c?q=1 HTTP/1.1\r\nHost: shop.example:8443\r\n{}\r\n", signed.stdout.replace('\n', "\r\n"));
+    let request = format!(
+        "GET /a/b%20c?q=1 HTTP/1.1\r\nHost: shop.example:8443\r\n{}\r\n",
+        signed.stdout.replace('\n', "\r\n")
+    );
     place.write("r.txt", &request);
     let valid = run(&place, &["verify", "--request", "r.txt", "--json"]);
     assert_eq!((valid.code, valid.one()["kid"].as_str()), (0, Some(&*kid)), "{}", valid.stderr);
-    for (from, to) in
-        [("GET", "HEAD"), ("/a/", "/b/"), ("shop.example", "shop2.example"), ("bot.example", "bad.example")]
-    {
+    for (from, to) in [
+        ("GET", "HEAD"),
+        ("/a/", "/b/"),
+        ("shop.example", "shop2.example"),
+        ("bot.example", "bad.example"),
+    ] {
         place.write("r.txt", request.replace(from, to));
         let ran = run(&place, &["verify", "--request", "r.txt"]);
         assert!(ran.code == 1 && ran.stderr.contains("wrong signature"), "{from}: {}", ran.stderr);
@@ -168,7 +223,14 @@ fn a_signed_request_verifies_and_a_changed_one_exits_with_1() {
 #[test]
 fn a_registration_is_recorded_in_the_data_directory() {
     let place = TestDir::new();
-    let recorded = place.run(&["identity", "registered", "Cloudflare", "--json", "--now", "2026-11-24T02:00:00Z"]);
+    let recorded = place.run(&[
+        "identity",
+        "registered",
+        "Cloudflare",
+        "--json",
+        "--now",
+        "2026-11-24T02:00:00Z",
+    ]);
     assert_eq!(recorded.one()["registered_at"], "2026-11-24T02:00:00.000Z", "{}", recorded.stderr);
     assert_eq!(place.run(&["identity", "registered", "human"]).code, 0);
     let read = fetchwise::identity::Registrations::read(&place.data()).unwrap();
@@ -178,7 +240,10 @@ fn a_registration_is_recorded_in_the_data_directory() {
     assert!(unknown.code == 2 && unknown.stderr.contains("cloudflare"), "{}", unknown.stderr);
     assert_eq!(place.run(&["identity", "registered"]).code, 2);
     assert_eq!(fetchwise::identity::Registrations::read(&place.data()).unwrap(), read);
-    place.write("r.toml", "[[rule]]\nid='g'\nvendor='gatekeeper'\ngrade='strong'\nfind=['abcd']\nnote='x'\n");
+    place.write(
+        "r.toml",
+        "[[rule]]\nid='g'\nvendor='gatekeeper'\ngrade='strong'\nfind=['abcd']\nnote='x'\n",
+    );
     assert_eq!(place.run(&["identity", "registered", "gatekeeper", "--rules", "r.toml"]).code, 0);
 }
 
@@ -200,7 +265,12 @@ fn a_rotation_overlaps_unless_the_key_is_compromised() {
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         let file = place.path("site/.well-known/http-message-signatures-directory");
         let body: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
-        body["keys"].as_array().unwrap().iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        body["keys"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|key| key["kid"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     let signs = |seconds: i64| {
         let ran = run(&place, &["sign", "https://e.org/", "--now", &at(seconds)]);
@@ -239,7 +309,12 @@ fn declared_browsers_sign_and_name_the_crawler() {
     let origin = Origin::start([("127.0.0.1", Site::Html(page.to_owned()))]).unwrap();
     let in_browsers = "compatible; ExampleBot/1.0; +https://bot.example/bot) Chrome/";
     for (fetcher, config, declared, signed) in [
-        ("direct_signed", "c.toml", "(compatible; ExampleBot/1.0; +https://bot.example/bot)", [Some(true), None]),
+        (
+            "direct_signed",
+            "c.toml",
+            "(compatible; ExampleBot/1.0; +https://bot.example/bot)",
+            [Some(true), None],
+        ),
         ("browser_signed", "c.toml", in_browsers, [Some(true), Some(true)]),
         ("own", "own.toml", in_browsers, [Some(true), Some(true)]),
         ("browser_signed", "document.toml", in_browsers, [Some(true), Some(false)]),
@@ -267,10 +342,17 @@ fn declared_browsers_sign_and_name_the_crawler() {
         let signed_at = |path: &str| {
             let request = requests.iter().find(|request| request.path == path)?;
             let agent = request.user_agent().unwrap();
-            assert!(agent.contains(declared) && agent.contains("ExampleBot") != declared.is_empty(), "{agent}");
+            assert!(
+                agent.contains(declared) && agent.contains("ExampleBot") != declared.is_empty(),
+                "{agent}"
+            );
             Some(header(&request.headers, "signature").is_some())
         };
-        assert_eq!([signed_at(&path), signed_at("/a.js")], signed, "{fetcher} {config}: {requests:?}");
+        assert_eq!(
+            [signed_at(&path), signed_at("/a.js")],
+            signed,
+            "{fetcher} {config}: {requests:?}"
+        );
     }
     let bad = format!("{section}browser_scope = 'third'\n");
     place.write("bad.toml", bad);
@@ -295,7 +377,8 @@ impl PublishedAgent {
         place.write("ca.pem", certificate.authority_pem());
         let agent = origin.url(HOST, "");
         let settings = "[http]\nca_file = 'ca.pem'\n[network]\nallow = ['127.0.0.0/8']\n";
-        let section = format!("[identity]\nkeys = 'keys'\nagent = '{agent}'\nname = 'ExampleBot'\n");
+        let section =
+            format!("[identity]\nkeys = 'keys'\nagent = '{agent}'\nname = 'ExampleBot'\n");
         place.write("c.toml", format!("{section}{settings}"));
         place.write("closed.toml", format!("{section}[http]\nca_file = 'ca.pem'\n"));
         assert_eq!(run(&place, &["init"]).code, 0);
@@ -321,9 +404,14 @@ impl PublishedAgent {
     /// Returns the files with the media type of key directories, and further headers.
     fn files(&self, headers: &[(&str, &str)]) -> Site {
         let media_type = ("content-type", directory::MEDIA_TYPE);
-        let headers =
-            headers.iter().chain([&media_type]).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Site::WithHeaders { headers: headers.collect(), behind: Box::new(Site::Files(self.place.path("site"))) }
+        let headers = headers
+            .iter()
+            .chain([&media_type])
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Site::WithHeaders {
+            headers: headers.collect(),
+            behind: Box::new(Site::Files(self.place.path("site"))),
+        }
     }
 
     fn keys(&self) -> KeySet {
@@ -382,7 +470,8 @@ fn a_published_directory_passes_the_check_before_and_after_a_rotation() {
     assert_eq!(agent.check("c.toml").0, 1);
     agent.publish();
     let card = agent.place.path("site/bot.json");
-    fs::write(&card, fs::read_to_string(&card).unwrap().replace("/bot.json", "/other.json")).unwrap();
+    fs::write(&card, fs::read_to_string(&card).unwrap().replace("/bot.json", "/other.json"))
+        .unwrap();
     agent.assert_problem("c.toml", "the card's client_id is");
 }
 
@@ -416,7 +505,8 @@ fn the_check_fails_for_what_a_verifier_cannot_use() {
     agent.assert_problem("c.toml", "the directory is not a JWK Set");
     // An unknown authority.
     agent.publish();
-    let config = fs::read_to_string(agent.place.path("c.toml")).unwrap().replace("ca_file = 'ca.pem'", "");
+    let config =
+        fs::read_to_string(agent.place.path("c.toml")).unwrap().replace("ca_file = 'ca.pem'", "");
     agent.place.write("untrusted.toml", config);
     agent.assert_problem("untrusted.toml", "certificate");
 }
@@ -429,7 +519,9 @@ fn the_check_connects_only_where_the_address_guard_allows_it() {
     agent.assert_problem("closed.toml", "127.0.0.1");
     let open = fs::read_to_string(agent.place.path("c.toml")).unwrap();
     let own = agent.origin.url(HOST, "");
-    for hostile in ["https://169.254.169.254", "https://[::ffff:169.254.169.254]", "https://10.255.255.1"] {
+    for hostile in
+        ["https://169.254.169.254", "https://[::ffff:169.254.169.254]", "https://10.255.255.1"]
+    {
         agent.place.write("hostile.toml", open.replace(&own, hostile));
         agent.assert_problem("hostile.toml", "may not be dialled");
     }
@@ -450,7 +542,8 @@ fn forbidden(place: &TestDir) -> Vec<Vec<u8>> {
     let pems = files.filter(|path| path.extension().is_some_and(|extension| extension == "pem"));
     let seed = |path| {
         let pem = fs::read_to_string(path).unwrap();
-        let der = base64::engine::general_purpose::STANDARD.decode(pem.lines().nth(1).unwrap()).unwrap();
+        let der =
+            base64::engine::general_purpose::STANDARD.decode(pem.lines().nth(1).unwrap()).unwrap();
         der[der.len() - 32..].to_vec()
     };
     secrets(place).into_iter().map(String::into_bytes).chain(pems.map(seed)).collect()
@@ -488,10 +581,20 @@ fn no_output_log_or_archive_of_any_command_has_a_private_key_or_a_signature() {
         said.push(ran.stdout.into_bytes());
         said.push(ran.stderr.into_bytes());
     };
-    let crawl = ["--config", "c.toml", "--no-browser", "--allow-network", "127.0.0.0/8", "--json", "--verbose"];
+    let crawl = [
+        "--config",
+        "c.toml",
+        "--no-browser",
+        "--allow-network",
+        "127.0.0.0/8",
+        "--json",
+        "--verbose",
+    ];
     let urls = ["/a", "/b"].map(|path| origin.url(HOST, path));
     let fetch = |archive: &str| {
-        let args = [&["fetch"], &crawl[..], &["--robots", "obey", "--warc", archive, &urls[0], &urls[1]]].concat();
+        let args =
+            [&["fetch"], &crawl[..], &["--robots", "obey", "--warc", archive, &urls[0], &urls[1]]]
+                .concat();
         place.run(&args)
     };
     keep(fetch("one.warc"));
@@ -512,7 +615,9 @@ fn no_output_log_or_archive_of_any_command_has_a_private_key_or_a_signature() {
     let signatures: Vec<Vec<u8>> = origin
         .requests()
         .iter()
-        .filter_map(|request| Some(header(&request.headers, "signature")?.as_bytes()[6..90].to_vec()))
+        .filter_map(|request| {
+            Some(header(&request.headers, "signature")?.as_bytes()[6..90].to_vec())
+        })
         .collect();
     assert!(signatures.len() >= 6, "pages and robots.txt of both crawls are signed");
     texts.extend(signatures);
@@ -530,10 +635,15 @@ fn coverage_authority_leaves_method_and_path_open() {
     let section = fs::read_to_string(place.path("c.toml")).unwrap();
     place.write("c.toml", format!("tuning.signature_coverage = 'authority'\n{section}"));
     let signed = run(&place, &["sign", "https://shop.example/a"]).stdout;
-    assert!(signed.contains("Signature-Input: sig1=(\"@authority\" \"signature-agent\";key=\"sig1\")"), "{signed}");
-    for (line, host, code) in
-        [("GET /a", "shop.example", 0), ("HEAD /b?c", "shop.example", 0), ("GET /a", "b.example", 1)]
-    {
+    assert!(
+        signed.contains("Signature-Input: sig1=(\"@authority\" \"signature-agent\";key=\"sig1\")"),
+        "{signed}"
+    );
+    for (line, host, code) in [
+        ("GET /a", "shop.example", 0),
+        ("HEAD /b?c", "shop.example", 0),
+        ("GET /a", "b.example", 1),
+    ] {
         place.write("r.txt", format!("{line} HTTP/1.1\nHost: {host}\n{signed}\n"));
         let verified = run(&place, &["verify", "--request", "r.txt"]);
         assert_eq!(verified.code, code, "{line} {host}: {}", verified.stderr);
@@ -554,7 +664,8 @@ fn a_request_over_plain_http_is_verified_as_such() {
     ] {
         let signed = run(&place, &["sign", url]).stdout;
         place.write("r.txt", format!("GET /a HTTP/1.1\nHost: {host}\n{signed}\n"));
-        let verify = |scheme: &str| run(&place, &["verify", "--request", "r.txt", "--scheme", scheme]).code;
+        let verify =
+            |scheme: &str| run(&place, &["verify", "--request", "r.txt", "--scheme", scheme]).code;
         assert_eq!((verify(scheme), verify(other)), (0, 1), "{url}");
     }
     assert_eq!(run(&place, &["verify", "--request", "r.txt", "--scheme", "ftp"]).code, 2);
@@ -569,7 +680,8 @@ fn the_address_of_the_crawlers_page_cannot_break_the_user_agent() {
     let agent = "Mozilla/5.0 (compatible; ExampleBot/1.0; +https://bot.example/aX-Evil:%201)";
     assert_eq!(shown["user_agent"], agent);
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
-    let fetch = ["fetch", "--config", "c.toml", "--no-browser", "--allow-network", "127.0.0.0/8", "--json"];
+    let fetch =
+        ["fetch", "--config", "c.toml", "--no-browser", "--allow-network", "127.0.0.0/8", "--json"];
     let ran = place.run(&[&fetch[..], &[&origin.url(HOST, "/a")]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(origin.requests()[0].user_agent(), Some(agent));
@@ -609,7 +721,9 @@ fn a_fetcher_that_cannot_sign_makes_no_request_and_leaves_no_evidence() {
     let origin = Origin::start([(HOST, Site::FORBIDDEN)]).unwrap();
     let fetch = |config: &str, path: &str| {
         let options = ["--no-browser", "--allow-network", "127.0.0.0/8", "--json", "--wait", "0"];
-        place.run(&[&["fetch", "--config", config], &options[..], &[&origin.url(HOST, path)]].concat())
+        place.run(
+            &[&["fetch", "--config", config], &options[..], &[&origin.url(HOST, path)]].concat(),
+        )
     };
     let ran = fetch("always.toml", "/a");
     let result = ran.one();
@@ -619,14 +733,21 @@ fn a_fetcher_that_cannot_sign_makes_no_request_and_leaves_no_evidence() {
         "{result:#}"
     );
     let error = result["error"].as_str().unwrap();
-    assert!(error.contains("direct_signed is not available: cannot sign: no key is valid now"), "{error}");
+    assert!(
+        error.contains("direct_signed is not available: cannot sign: no key is valid now"),
+        "{error}"
+    );
     assert!(ran.stderr.contains("nothing is signed"), "{}", ran.stderr);
-    // The bug: unsigned requests of `direct_signed` were evidence against it, and two blocks made the host one that refuses
-    // signed requests.
+    // The bug: unsigned requests of `direct_signed` were evidence against it, and two blocks made
+    // the host one that refuses signed requests.
     assert_eq!(fetch("learned.toml", "/b").one()["fetcher"], "direct_access");
     let log = place.run(&["export", "--json"]);
-    let fetchers: Vec<Value> = log.json().into_iter().map(|attempt| attempt["fetcher"].clone()).collect();
-    assert!(!fetchers.is_empty() && fetchers.iter().all(|name| name == "direct_access"), "{fetchers:?}");
+    let fetchers: Vec<Value> =
+        log.json().into_iter().map(|attempt| attempt["fetcher"].clone()).collect();
+    assert!(
+        !fetchers.is_empty() && fetchers.iter().all(|name| name == "direct_access"),
+        "{fetchers:?}"
+    );
 }
 
 #[test]
@@ -634,7 +755,8 @@ fn headers_that_a_host_has_issued_go_to_that_host_only_and_are_never_shown() {
     let place = TestDir::new();
     let (shop, other) = (HOST, "127.0.0.2");
     let certificate = Certificate::new([shop, other]).unwrap();
-    let origin = Origin::start_tls([(shop, Site::Static), (other, Site::Static)], &certificate).unwrap();
+    let origin =
+        Origin::start_tls([(shop, Site::Static), (other, Site::Static)], &certificate).unwrap();
     let plain = Origin::start([(shop, Site::Static)]).unwrap();
     place.write("ca.pem", certificate.authority_pem());
     let section = format!("[identity.host.'{shop}']\nheaders_env = 'SHOP_HEADERS'\n");
@@ -647,23 +769,32 @@ fn headers_that_a_host_has_issued_go_to_that_host_only_and_are_never_shown() {
     let headers = "Signature: sig1=:hunter2:\nX-Shop: hunter2";
     // A page of the shop redirects to another host, and that one back.
     let to = |host: &str, path: &str| Site::Redirect { status: 302, to: origin.url(host, path) };
-    let mixed = |path: &str, site| Site::Mixed(vec![(path.to_owned(), site), ("/".to_owned(), Site::Static)]);
+    let mixed = |path: &str, site| {
+        Site::Mixed(vec![(path.to_owned(), site), ("/".to_owned(), Site::Static)])
+    };
     origin.set_site(shop, mixed("/1", to(other, "/2")));
     origin.set_site(other, mixed("/2", to(shop, "/3")));
-    let fetch = ["fetch", "--config", "c.toml", "--no-browser", "--allow-network", "127.0.0.0/8", "--json"];
-    let args =
-        [&fetch[..], &["--robots", "obey", "--warc", "a.warc", "--verbose", "--pace", "off", "--wait", "0"]].concat();
+    let fetch =
+        ["fetch", "--config", "c.toml", "--no-browser", "--allow-network", "127.0.0.0/8", "--json"];
+    let args = [
+        &fetch[..],
+        &["--robots", "obey", "--warc", "a.warc", "--verbose", "--pace", "off", "--wait", "0"],
+    ]
+    .concat();
     let urls = [origin.url(shop, "/1"), origin.url(other, "/x"), plain.url(shop, "/plain")];
     let ran = with(Some(headers), &[&args[..], &urls.each_ref().map(String::as_str)].concat());
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     let mut seen = 0;
     let (https, http) = (origin.requests(), plain.requests());
     assert!(!http.is_empty());
-    let all =
-        https.iter().map(|request| (request, request.host == shop)).chain(http.iter().map(|request| (request, false)));
+    let all = https
+        .iter()
+        .map(|request| (request, request.host == shop))
+        .chain(http.iter().map(|request| (request, false)));
     for (request, is_shop) in all {
         let got = ["signature", "x-shop"].map(|name| header(&request.headers, name));
-        let expected = if is_shop { [Some("sig1=:hunter2:"), Some("hunter2")] } else { [None, None] };
+        let expected =
+            if is_shop { [Some("sig1=:hunter2:"), Some("hunter2")] } else { [None, None] };
         assert_eq!(got, expected, "{} {}", request.host, request.path);
         seen += usize::from(is_shop);
     }
@@ -681,10 +812,15 @@ fn headers_that_a_host_has_issued_go_to_that_host_only_and_are_never_shown() {
         (Some("A: hunter2\u{e4}"), "line 1 is not a header"),
         (Some("Host: hunter2"), "the transport sets host"),
     ] {
-        for args in [&[&fetch[..], &[urls[1].as_str()]].concat()[..], &["config", "check", "c.toml"]] {
+        for args in
+            [&[&fetch[..], &[urls[1].as_str()]].concat()[..], &["config", "check", "c.toml"]]
+        {
             let refused = with(text, args);
             let said = format!("{}{}", refused.stdout, refused.stderr);
-            assert!(refused.code == 2 && said.contains(why) && !said.contains("hunter2"), "{why}: {said}");
+            assert!(
+                refused.code == 2 && said.contains(why) && !said.contains("hunter2"),
+                "{why}: {said}"
+            );
         }
     }
 }

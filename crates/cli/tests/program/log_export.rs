@@ -23,7 +23,8 @@ fn an_invalid_line_is_reported_and_the_rest_imported() {
     let ran = place.run(&["import", &file, "--json"]);
     assert_eq!(ran.code, 1);
     let sum = ran.one();
-    let counts = ["lines", "imported", "duplicates", "failed"].map(|name| sum[name].as_u64().unwrap());
+    let counts =
+        ["lines", "imported", "duplicates", "failed"].map(|name| sum[name].as_u64().unwrap());
     assert_eq!(counts, [5, 2, 0, 3]);
     for want in ["a.jsonl:2: not a JSON object", "a.jsonl:4: `url`", "a.jsonl:6: not valid UTF-8"] {
         assert!(ran.stderr.contains(want), "{want}: {}", ran.stderr);
@@ -46,7 +47,11 @@ fn importing_twice_changes_nothing_and_an_export_imports_to_the_same() {
     assert_eq!(other.run_with(&["import", "-"], &exported).code, 0);
     assert_eq!(other.run(&["export"]).stdout, exported);
     let csv = place.run(&["export", "--format", "csv"]).stdout;
-    assert!(csv.starts_with("id,link,url,fetcher,success,is_banned,error_type,") && csv.lines().count() == 3, "{csv}");
+    assert!(
+        csv.starts_with("id,link,url,fetcher,success,is_banned,error_type,")
+            && csv.lines().count() == 3,
+        "{csv}"
+    );
 }
 
 #[test]
@@ -111,8 +116,9 @@ fn ban_rate_counts_whole_utc_days_and_is_null_without_attempts() {
         attempt("https://e.org/4", midnight - 6 * DAY - 1, Some("blocked_captcha")),
         attempt("https://other.org/", midnight, Some("blocked_403")),
     ]);
-    let rate =
-        |days: &str, now: &str| place.run(&["ban-rate", "WWW.e.org", "--days", days, "--now", now, "--json"]).one();
+    let rate = |days: &str, now: &str| {
+        place.run(&["ban-rate", "WWW.e.org", "--days", days, "--now", now, "--json"]).one()
+    };
     let day = json!({"domain": "e.org", "days": 1, "attempts": 1, "banned": 1, "rate": 1.0, "complete_since": null});
     assert_eq!(rate("1", today), day);
     let week = rate("7", today);
@@ -139,7 +145,10 @@ fn stats_add_up_by_domain_and_fetcher() {
     let rows = place.run(&["stats", "--by", "domain", "--json"]).json();
     assert_eq!((rows[0]["key"].as_str(), rows[1]["key"].as_str()), (Some("a.org"), Some("b.org")));
     let numbers = ["attempts", "success_rate", "ban_rate", "learned", "probed", "explored"];
-    assert_eq!(numbers.map(|name| rows[0][name].as_f64().unwrap()), [4.0, 0.75, 0.25, 0.5, 0.25, 0.25]);
+    assert_eq!(
+        numbers.map(|name| rows[0][name].as_f64().unwrap()),
+        [4.0, 0.75, 0.25, 0.5, 0.25, 0.25]
+    );
     let rows = place.run(&["stats", "--by", "fetcher", "--json"]).json();
     assert_eq!(
         (rows.len(), rows[0]["key"].as_str(), rows[0]["attempts"].as_u64()),
@@ -185,7 +194,10 @@ fn stats_have_pages_costs_and_what_is_missing() {
     let by_cost = rows(&["--by", "domain", "--sort", "cost"]);
     assert_eq!(by_cost[0]["key"], "a.org");
     assert_eq!(numbers(&by_cost[0]), [3.0, 1.0, 2.0, 1.0, 22.0, 22.0, 20.0, -0.1, 0.5]);
-    assert_eq!((&by_cost[0]["fetcher"], &by_cost[1]["fetcher"]), (&json!("playwright"), &json!("direct_access")));
+    assert_eq!(
+        (&by_cost[0]["fetcher"], &by_cost[1]["fetcher"]),
+        (&json!("playwright"), &json!("direct_access"))
+    );
     assert_eq!(numbers(&by_cost[1]), [2.0, 2.0, 2.0, 0.0, 2.0, 1.0, 40.0, 0.95, 1.0]);
     // Nothing was delivered, so nothing can have been saved.
     let nothing = &rows(&["--domain", "c.org"])[0];
@@ -206,9 +218,13 @@ fn stats_have_pages_costs_and_what_is_missing() {
     assert!(shown.contains("browser only") && shown.contains("-10.0 %"), "{shown}");
     assert!(place.run(&["stats", "--decisions"]).stdout.contains("inferred"));
     // A configured cost counts instead of the class's.
-    let config = "[[fetcher]]\nname = \"playwright\"\ncost = 30\n[[fetcher]]\nname = \"direct_access\"\n";
+    let config =
+        "[[fetcher]]\nname = \"playwright\"\ncost = 30\n[[fetcher]]\nname = \"direct_access\"\n";
     let dear = rows(&["--config", &place.write("costs.toml", config)]);
-    assert_eq!((dear[0]["cost"].as_f64(), dear[0]["browser_only_cost"].as_f64()), (Some(35.0), Some(90.0)));
+    assert_eq!(
+        (dear[0]["cost"].as_f64(), dear[0]["browser_only_cost"].as_f64()),
+        (Some(35.0), Some(90.0))
+    );
     let late = place.run(&["stats", "--since", "1d", "--until", "2d"]);
     assert_eq!((late.code, late.stderr.contains("--since is later than --until")), (2, true));
 }
@@ -230,9 +246,18 @@ fn csv_has_flat_columns_and_can_be_imported_again() {
     let mut reader = csv::Reader::from_reader(ran.stdout.as_bytes());
     let heads = reader.headers().unwrap().clone();
     let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
-    let cell = |row: usize, name: &str| rows[row].get(heads.iter().position(|head| head == name).unwrap()).unwrap();
-    assert_eq!(["domain", "site", "cost", "bytes"].map(|name| cell(0, name)), ["a.org", "a.org", "1", "1234"]);
-    assert_eq!((cell(1, "cost"), cell(1, "visit")), ("20", cell(0, "id")), "two requests of one visit");
+    let cell = |row: usize, name: &str| {
+        rows[row].get(heads.iter().position(|head| head == name).unwrap()).unwrap()
+    };
+    assert_eq!(
+        ["domain", "site", "cost", "bytes"].map(|name| cell(0, name)),
+        ["a.org", "a.org", "1", "1234"]
+    );
+    assert_eq!(
+        (cell(1, "cost"), cell(1, "visit")),
+        ("20", cell(0, "id")),
+        "two requests of one visit"
+    );
     assert_eq!((cell(2, "site"), cell(2, "visit")), ("b.co.uk", cell(2, "id")));
     let only = place.run(&["export", "--format", "csv", "--domain", "www.a.org"]).stdout;
     assert!(only.contains("a.org") && !only.contains("b.co.uk"), "{only}");
@@ -244,9 +269,16 @@ fn csv_has_flat_columns_and_can_be_imported_again() {
     assert_eq!(other.run(&["export"]).stdout, place.run(&["export"]).stdout);
     assert_eq!(place.run(&["import", &file, "--json"]).one()["duplicates"], 3);
     // Rows that cannot be read are named, and the rest is imported.
-    let broken = format!("url,fetcher,success,attempted_at\nhttps://c.org/,f,true,{}\nhttps://d.org/,f\n\"", now());
+    let broken = format!(
+        "url,fetcher,success,attempted_at\nhttps://c.org/,f,true,{}\nhttps://d.org/,f\n\"",
+        now()
+    );
     let ran = other.run(&["import", &other.write("broken.csv", broken)]);
-    assert!(ran.code == 1 && ran.stderr.contains("broken.csv:3: invalid row: expected 4 cells"), "{}", ran.stderr);
+    assert!(
+        ran.code == 1 && ran.stderr.contains("broken.csv:3: invalid row: expected 4 cells"),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(other.run(&["stats", "--domain", "c.org", "--json"]).one()["attempts"], 1);
     // A file of another kind is named in one line, and so is a format that nobody knows.
     for (name, bytes, what) in [
@@ -254,12 +286,21 @@ fn csv_has_flat_columns_and_can_be_imported_again() {
         ("a.gz", b"\x1f\x8b\x08", "compressed"),
         ("a.json", b"[{\"url\": 1}]", "a JSON array"),
         ("a.xlsx", b"PK\x03\x04", "a ZIP archive or a spreadsheet"),
-        ("a.txt", b"https://a.org/\nhttps://b.org/\n", "neither JSON lines nor a CSV file of attempts"),
-        ("b.csv", b"address,tool\nhttps://a.org/,f\n", "neither JSON lines nor a CSV file of attempts"),
+        (
+            "a.txt",
+            b"https://a.org/\nhttps://b.org/\n",
+            "neither JSON lines nor a CSV file of attempts",
+        ),
+        (
+            "b.csv",
+            b"address,tool\nhttps://a.org/,f\n",
+            "neither JSON lines nor a CSV file of attempts",
+        ),
     ] {
         let ran = other.run(&["import", &other.write(name, bytes)]);
         assert_eq!(ran.stderr.lines().count(), 2, "{}", ran.stderr);
-        let want = format!("{name} is {what}: import reads JSON lines, CSV and Parquet of attempts");
+        let want =
+            format!("{name} is {what}: import reads JSON lines, CSV and Parquet of attempts");
         assert!(ran.code == 2 && ran.stderr.contains(&want), "{}", ran.stderr);
     }
     let many: String = (0..50).map(|n| format!("{{\"url\": {n}}}\n")).collect();
@@ -278,7 +319,8 @@ fn an_exported_file_has_the_format_of_its_name_and_imports_to_the_same() {
         attempt("https://b.co.uk/", now() - 3000, Some("x_own")),
     ];
     lines[0]["response_headers"] = json!({"content-length": "1234", "server": "a \"quoted\", one"});
-    (lines[1]["propensity"], lines[1]["confidence"], lines[1]["rule"]) = (json!(1.0), json!(0.25), json!("index"));
+    (lines[1]["propensity"], lines[1]["confidence"], lines[1]["rule"]) =
+        (json!(1.0), json!(0.25), json!("index"));
     lines[2]["heuristics"] = json!([{"type": "note", "value": "two\nlines", "importance": 0.1}]);
     place.import(lines);
     let all = place.run(&["export"]).stdout;
@@ -288,7 +330,11 @@ fn an_exported_file_has_the_format_of_its_name_and_imports_to_the_same() {
         let other = TestDir::new();
         let copy = other.write(name, std::fs::read(place.path(name)).unwrap());
         let sum = other.run(&["import", &copy, "--json"]).one();
-        assert_eq!((&sum["imported"], &sum["unknown_fields"]), (&json!(3), &json!([])), "{name}: {sum}");
+        assert_eq!(
+            (&sum["imported"], &sum["unknown_fields"]),
+            (&json!(3), &json!([])),
+            "{name}: {sum}"
+        );
         assert_eq!(other.run(&["export"]).stdout, all, "{name}");
         assert_eq!(other.run(&["import", &copy, "--json"]).one()["duplicates"], 3);
     }
@@ -314,10 +360,17 @@ fn an_exported_file_has_the_format_of_its_name_and_imports_to_the_same() {
     let ran = place.run(&["export", "-o", "nowhere/a.csv"]);
     assert!(ran.code == 1 && ran.stderr.contains("cannot write nowhere/a.csv"), "{}", ran.stderr);
     let parts = std::fs::read_dir(place.path(".")).unwrap().flatten();
-    assert_eq!(parts.filter(|file| file.file_name().to_string_lossy().starts_with(".part-")).count(), 0);
+    assert_eq!(
+        parts.filter(|file| file.file_name().to_string_lossy().starts_with(".part-")).count(),
+        0
+    );
     // Files that begin as Parquet does and are none, or that have other columns.
     let broken = place.run(&["import", &place.write("broken.parquet", b"PAR1\x15\x00")]);
-    assert!(broken.code == 1 && broken.stderr.contains("is not valid Parquet"), "{}", broken.stderr);
+    assert!(
+        broken.code == 1 && broken.stderr.contains("is not valid Parquet"),
+        "{}",
+        broken.stderr
+    );
     let piped = place.run_with(&["import", "-"], std::fs::read(place.path("a.parquet")).unwrap());
     assert!(piped.code == 2 && piped.stderr.contains("stdin has Parquet"), "{}", piped.stderr);
 }
@@ -334,8 +387,16 @@ fn a_torn_tail_is_reported_and_repaired_by_a_writer_only() {
     let place = written(3);
     let origin = Origin::start([("127.0.0.1", Site::slow(Duration::from_millis(50)))]).unwrap();
     let urls: Vec<String> = (0..200).map(|n| origin.url("127.0.0.1", &format!("/{n}"))).collect();
-    let mut args =
-        vec!["fetch", "--json", "--no-browser", "--allow-private-network", "--concurrency", "1", "--pace", "off"];
+    let mut args = vec![
+        "fetch",
+        "--json",
+        "--no-browser",
+        "--allow-private-network",
+        "--concurrency",
+        "1",
+        "--pace",
+        "off",
+    ];
     args.extend(urls.iter().map(String::as_str));
     let mut crawler = place.spawn(&args);
     let mut first = String::new();
@@ -351,15 +412,26 @@ fn a_torn_tail_is_reported_and_repaired_by_a_writer_only() {
     content.extend([0xf1, 0x46, 0x57, 0x72, 0xee, 0xee, 0xee, 0xee, 0xff, 0, 0, 0]);
     std::fs::write(&last, &content).unwrap();
     let before = segments(&place.data());
-    for args in [&["stats", "--json"][..], &["export"], &["select", "https://e.org/"], &["ban-rate", "e.org"]] {
+    for args in [
+        &["stats", "--json"][..],
+        &["export"],
+        &["select", "https://e.org/"],
+        &["ban-rate", "e.org"],
+    ] {
         let ran = place.run(args);
-        assert!(ran.code == 0 && ran.stderr.contains("torn tail"), "{args:?}: {} {}", ran.code, ran.stderr);
+        assert!(
+            ran.code == 0 && ran.stderr.contains("torn tail"),
+            "{args:?}: {} {}",
+            ran.code,
+            ran.stderr
+        );
         assert!(ran.stderr.contains("records kept"), "{}", ran.stderr);
     }
     assert_eq!(segments(&place.data()), before, "reading repairs nothing");
     let kept = place.run(&["export"]).json().len();
     assert!(kept >= 4, "{kept}");
-    let ran = place.run_with(&["import", "-"], format!("{}\n", attempt("https://e.org/new", now(), None)));
+    let ran = place
+        .run_with(&["import", "-"], format!("{}\n", attempt("https://e.org/new", now(), None)));
     assert!(ran.code == 0 && ran.stderr.contains("torn tail"), "{}", ran.stderr);
     let ran = place.run(&["export"]);
     assert!(ran.json().len() == kept + 1 && !ran.stderr.contains("torn tail"), "{}", ran.stderr);
@@ -373,9 +445,20 @@ fn damage_in_the_middle_makes_every_command_exit_with_3() {
     content[4096 + 3000] ^= 1;
     std::fs::write(&segment, content).unwrap();
     let line = format!("{}\n", attempt("https://e.org/new", now(), None));
-    for args in [&["stats"][..], &["export"], &["select", "https://e.org/"], &["ban-rate", "e.org"], &["import", "-"]] {
+    for args in [
+        &["stats"][..],
+        &["export"],
+        &["select", "https://e.org/"],
+        &["ban-rate", "e.org"],
+        &["import", "-"],
+    ] {
         let ran = place.run_with(args, &line);
-        assert!(ran.code == 3 && ran.stderr.contains("damaged"), "{args:?}: {} {}", ran.code, ran.stderr);
+        assert!(
+            ran.code == 3 && ran.stderr.contains("damaged"),
+            "{args:?}: {} {}",
+            ran.code,
+            ran.stderr
+        );
     }
 }
 
@@ -392,8 +475,10 @@ fn a_missing_tail_of_a_sealed_segment_is_damage() {
 #[test]
 fn one_writer_at_a_time_alongside_readers() {
     let place = written(3);
-    let (journal, _) = fetchwise::journal::Journal::open(&place.data(), Default::default()).unwrap();
-    let ran = place.run_with(&["import", "-"], format!("{}\n", attempt("https://e.org/new", now(), None)));
+    let (journal, _) =
+        fetchwise::journal::Journal::open(&place.data(), Default::default()).unwrap();
+    let ran = place
+        .run_with(&["import", "-"], format!("{}\n", attempt("https://e.org/new", now(), None)));
     assert!(ran.code == 3 && ran.stderr.contains("locked by"), "{}", ran.stderr);
     assert_eq!(place.run(&["export"]).json().len(), 3);
     drop(journal);

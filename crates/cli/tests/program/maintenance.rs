@@ -1,5 +1,5 @@
-//! `snapshot`, `compact`, `verify`, `repair`, `forget`: on logs that are whole, damaged, in use, or cut off in the
-//! middle.
+//! `snapshot`, `compact`, `verify`, `repair`, `forget`: on logs that are whole, damaged, in use, or
+//! cut off in the middle.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -34,10 +34,12 @@ fn place_with(count: i64) -> TestDir {
     place
 }
 
-/// The numbers of a decision as of tomorrow: weights decay during a test, and the compared ones must not.
+/// The numbers of a decision as of tomorrow: weights decay during a test, and the compared ones
+/// must not.
 fn choice(place: &TestDir) -> Value {
-    static TOMORROW: LazyLock<String> =
-        LazyLock::new(|| fetchwise::rfc3339::format(fetchwise::time::Timestamp::from_millis(now() + DAY)));
+    static TOMORROW: LazyLock<String> = LazyLock::new(|| {
+        fetchwise::rfc3339::format(fetchwise::time::Timestamp::from_millis(now() + DAY))
+    });
     place.run(&["explain", "--json", "--now", &TOMORROW, "https://h1.e.org/p1/new"]).one()["candidates"].clone()
 }
 
@@ -51,7 +53,9 @@ fn assert_near(a: &Value, b: &Value) {
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
             a.iter().zip(b).for_each(|(a, b)| assert_near(a, b))
         }
-        (Value::Object(a), Value::Object(b)) => a.iter().for_each(|(key, a)| assert_near(a, &b[key])),
+        (Value::Object(a), Value::Object(b)) => {
+            a.iter().for_each(|(key, a)| assert_near(a, &b[key]))
+        }
         (Value::Number(x), Value::Number(y)) => {
             let (x, y) = (x.as_f64().unwrap(), y.as_f64().unwrap());
             assert!((x - y).abs() <= 1e-6 * x.abs().max(y.abs()).max(1.0), "{x} and {y}");
@@ -66,18 +70,30 @@ fn maintenance_has_the_fields_that_programs_rely_on_and_changes_no_decision() {
     let before = choice(&place);
     let taken = place.run(&["snapshot", "--json"]).one();
     assert_eq!((taken["covers_seq"].as_u64(), taken["records"].as_u64()), (Some(1000), Some(1000)));
-    assert!(taken["bytes"].as_u64() > Some(4096) && taken["file"].as_str().unwrap().starts_with("snap-"));
+    assert!(
+        taken["bytes"].as_u64() > Some(4096)
+            && taken["file"].as_str().unwrap().starts_with("snap-")
+    );
     assert_near(&before, &choice(&place));
     let again = place.run(&["snapshot", "--json"]).one();
     assert_eq!(again["file"], Value::Null, "nothing is new");
 
     let verified = place.run(&["verify", "--json"]);
     let found = verified.one();
-    assert_eq!((verified.code, found["sound"].as_bool(), found["attempts"].as_u64()), (0, Some(true), Some(1000)));
-    assert_eq!((found["refold"].as_str(), found["refolded_records"].as_u64()), (Some("same"), Some(1000)));
+    assert_eq!(
+        (verified.code, found["sound"].as_bool(), found["attempts"].as_u64()),
+        (0, Some(true), Some(1000))
+    );
+    assert_eq!(
+        (found["refold"].as_str(), found["refolded_records"].as_u64()),
+        (Some("same"), Some(1000))
+    );
 
     let dry = place.run(&["compact", "--dry-run", "--json"]).one();
-    assert_eq!((dry["attempts_before"].as_u64(), dry["attempts_after"].as_u64()), (Some(1000), Some(500)));
+    assert_eq!(
+        (dry["attempts_before"].as_u64(), dry["attempts_after"].as_u64()),
+        (Some(1000), Some(500))
+    );
     assert_eq!(exported(&place), 1000, "a dry run changes nothing");
     let done = place.run(&["compact", "--json"]).one();
     for pair in ["attempts_before", "attempts_after"] {
@@ -85,13 +101,18 @@ fn maintenance_has_the_fields_that_programs_rely_on_and_changes_no_decision() {
     }
     let bytes = |name: &str| done[name].as_u64().unwrap();
     assert!(bytes("bytes_after") < bytes("bytes_before") * 7 / 10, "{done}");
-    let on_disk: u64 = segments(&place.data()).iter().map(|path| path.metadata().unwrap().len()).sum();
+    let on_disk: u64 =
+        segments(&place.data()).iter().map(|path| path.metadata().unwrap().len()).sum();
     assert_eq!(bytes("bytes_after"), on_disk);
     assert!(blocks(&place) > 0, "nothing was packed");
     assert_near(&before, &choice(&place));
     assert_eq!((exported(&place), place.run(&["verify"]).code), (500, 0));
     let text = place.run(&["compact"]);
-    assert!(text.stdout.contains("attempts  500 -> 500") && text.stdout.contains("segments  "), "{}", text.stdout);
+    assert!(
+        text.stdout.contains("attempts  500 -> 500") && text.stdout.contains("segments  "),
+        "{}",
+        text.stdout
+    );
 }
 
 #[test]
@@ -112,7 +133,11 @@ fn a_jumped_clock_is_refused_unless_trusted() {
     let later = "2099-01-01T00:00:00Z";
     let ran = place.run(&["compact", "--now", later]);
     assert_eq!(ran.code, 3);
-    assert!(ran.stderr.contains("hours old") && ran.stderr.contains("--trust-clock"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("hours old") && ran.stderr.contains("--trust-clock"),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(exported(&place), 10);
     assert_eq!(place.run(&["compact", "--now", later, "--trust-clock"]).code, 0);
     assert_eq!(exported(&place), 0);
@@ -126,7 +151,11 @@ fn a_snapshot_waits_for_a_plausible_clock_and_the_log_stays_readable() {
     assert_eq!(place.run_with(&["import", "-"], lines).code, 0);
     let ran = place.run(&["snapshot", "--now", "1970-01-02T00:00:00Z"]);
     assert_eq!(ran.code, 3);
-    assert!(ran.stderr.contains("implausible clock") && ran.stderr.contains("--trust-clock"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("implausible clock") && ran.stderr.contains("--trust-clock"),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(place.run(&["snapshot", "--now", "1970-01-02T00:00:00Z", "--trust-clock"]).code, 0);
     assert_eq!(place.run(&["stats"]).code, 0);
     assert_eq!(place.run(&["verify"]).code, 0);
@@ -138,21 +167,37 @@ fn a_forgotten_domain_disappears_everywhere() {
     let place = place_with(100);
     place.run(&["snapshot"]);
     let forgot = place.run(&["forget", "--domain", "WWW.h3.e.org", "--json"]).one();
-    assert_eq!((forgot["domain"].as_str(), forgot["attempts"].as_u64()), (Some("h3.e.org"), Some(10)));
+    assert_eq!(
+        (forgot["domain"].as_str(), forgot["attempts"].as_u64()),
+        (Some("h3.e.org"), Some(10))
+    );
     assert_eq!(exported(&place), 90);
     let by = place.run(&["stats", "--by", "domain", "--json"]).json();
     assert!(by.len() == 9 && by.iter().all(|row| row["key"] != "h3.e.org"));
-    let steps = place.run(&["explain", "--json", "https://h3.e.org/p1/x"]).one()["steps"].to_string();
+    let steps =
+        place.run(&["explain", "--json", "https://h3.e.org/p1/x"]).one()["steps"].to_string();
     assert!(!steps.contains("h3.e.org"), "{steps}");
     let done = place.run(&["compact", "--json"]).one();
     assert_eq!(done["forgotten"].as_u64(), Some(10));
     assert!(segments(&place.data()).iter().all(|path| !contains(path, b"h3.e.org/p")));
 
     let link = place.run(&["forget", "--link", "https://h1.e.org/p1/1"]);
-    assert!(link.stdout.contains("forgotten; the next compact removes its 1 attempts"), "{}", link.stdout);
+    assert!(
+        link.stdout.contains("forgotten; the next compact removes its 1 attempts"),
+        "{}",
+        link.stdout
+    );
     let nothing = place.run(&["forget", "--domain", "never.seen"]);
-    assert!(nothing.code == 0 && nothing.stdout.contains("nothing to forget"), "{}", nothing.stdout);
-    for wrong in [&["forget"][..], &["forget", "--domain", "a", "--link", "b"], &["forget", "--domain", "a b"]] {
+    assert!(
+        nothing.code == 0 && nothing.stdout.contains("nothing to forget"),
+        "{}",
+        nothing.stdout
+    );
+    for wrong in [
+        &["forget"][..],
+        &["forget", "--domain", "a", "--link", "b"],
+        &["forget", "--domain", "a b"],
+    ] {
         assert_eq!(place.run(wrong).code, 2, "{wrong:?}");
     }
 }
@@ -160,7 +205,9 @@ fn a_forgotten_domain_disappears_everywhere() {
 /// Returns how many frames of packed attempts the segments have.
 fn blocks(place: &TestDir) -> usize {
     let is_block = |frame: &[u8]| frame.starts_with(b"\xf1FWr") && frame[36..38] == [4, 0];
-    let frames = |content: &[u8]| (4096..content.len() - 48).step_by(16).filter(|&at| is_block(&content[at..])).count();
+    let frames = |content: &[u8]| {
+        (4096..content.len() - 48).step_by(16).filter(|&at| is_block(&content[at..])).count()
+    };
     segments(&place.data()).iter().map(|path| frames(&std::fs::read(path).unwrap())).sum()
 }
 
@@ -181,7 +228,8 @@ fn damage_is_found_quarantined_and_repaired_with_a_report_of_the_loss() {
     let found = ran.one();
     assert_eq!((ran.code, found["sound"].as_bool()), (3, Some(false)));
     let damage = &found["damage"][0];
-    let (first, last) = (damage["first_seq"].as_u64().unwrap(), damage["last_seq"].as_u64().unwrap());
+    let (first, last) =
+        (damage["first_seq"].as_u64().unwrap(), damage["last_seq"].as_u64().unwrap());
     assert!(1 <= first && first <= last && last <= 2000, "{damage}");
     let select = place.run(&["select", "https://h1.e.org/"]);
     assert!(select.code == 3 && select.stderr.contains("repair --salvage"), "{}", select.stderr);
@@ -208,7 +256,12 @@ fn a_damaged_manifest_is_rebuilt() {
         std::fs::write(&path, bytes).unwrap();
         assert_eq!(place.run(&["verify"]).code, 3, "{name}");
         let ran = place.run(&["repair", "--rebuild-manifest", "--json"]);
-        assert_eq!((ran.code, ran.one()["manifests_rewritten"][0].as_str()), (0, Some(name)), "{}", ran.stderr);
+        assert_eq!(
+            (ran.code, ran.one()["manifests_rewritten"][0].as_str()),
+            (0, Some(name)),
+            "{}",
+            ran.stderr
+        );
         assert_eq!((place.run(&["verify"]).code, exported(&place)), (0, 50), "{name}");
     }
 }
@@ -224,9 +277,15 @@ fn alongside_a_writer_only_snapshot_and_compact_work() {
     let ran = place.run(&["compact"]);
     assert!(ran.stderr.contains("a crawler is running"), "{}", ran.stderr);
     let holder = format!("pid {}", std::process::id());
-    for command in [&["repair"][..], &["forget", "--domain", "h1.e.org"], &["import", "/dev/null"]] {
+    for command in [&["repair"][..], &["forget", "--domain", "h1.e.org"], &["import", "/dev/null"]]
+    {
         let ran = place.run(command);
-        assert!(ran.code == 3 && ran.stderr.contains(&holder), "{command:?}: {} {}", ran.code, ran.stderr);
+        assert!(
+            ran.code == 3 && ran.stderr.contains(&holder),
+            "{command:?}: {} {}",
+            ran.code,
+            ran.stderr
+        );
     }
     journal.close().unwrap();
     assert_eq!(place.run(&["forget", "--domain", "h1.e.org"]).code, 0);
@@ -249,17 +308,35 @@ fn every_command_reports_a_torn_tail_and_keeps_every_record() {
         std::fs::File::options().write(true).open(&segment).unwrap().set_len(len - 10).unwrap();
         let ran = place.run(command);
         assert_eq!(ran.code, 0, "{command:?}: {}", ran.stderr);
-        assert!(ran.stderr.contains("torn tail") && ran.stderr.contains("50"), "{command:?}: {}", ran.stderr);
-        assert_eq!(place.run(&["verify", "--json"]).one()["sound"].as_bool(), Some(true), "{command:?}");
+        assert!(
+            ran.stderr.contains("torn tail") && ran.stderr.contains("50"),
+            "{command:?}: {}",
+            ran.stderr
+        );
+        assert_eq!(
+            place.run(&["verify", "--json"]).one()["sound"].as_bool(),
+            Some(true),
+            "{command:?}"
+        );
     }
 }
 
 #[test]
 fn maintenance_creates_no_directory() {
     let place = TestDir::new();
-    for command in [&["snapshot"][..], &["verify"], &["compact"], &["repair"], &["forget", "--domain", "a.org"]] {
+    for command in [
+        &["snapshot"][..],
+        &["verify"],
+        &["compact"],
+        &["repair"],
+        &["forget", "--domain", "a.org"],
+    ] {
         let ran = place.run(command);
-        assert!(ran.code == 2 && ran.stderr.contains("does not exist"), "{command:?}: {}", ran.stderr);
+        assert!(
+            ran.code == 2 && ran.stderr.contains("does not exist"),
+            "{command:?}: {}",
+            ran.stderr
+        );
     }
     assert!(!place.data().exists());
 }
@@ -272,7 +349,11 @@ fn many_new_records_lead_to_a_snapshot() {
         place.import([json!({"url": format!("https://h1.e.org/{n}"), "fetcher": "playwright", "success": true, "attempted_at": now()})])
     };
     let snapshots = || -> Vec<String> {
-        let names = place.data().read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names = place
+            .data()
+            .read_dir()
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.starts_with("snap-")).collect()
     };
     import(1);
@@ -304,7 +385,8 @@ fn a_compaction_that_is_killed_leaves_a_sound_log() {
         assert_near(&known, &choice(&place));
         if ended {
             // Now there is something to do again.
-            let more = history(4000).filter(|line| line["attempted_at"].as_i64() > Some(now() - DAY));
+            let more =
+                history(4000).filter(|line| line["attempted_at"].as_i64() > Some(now() - DAY));
             place.import(more);
             known = choice(&place);
         }
@@ -312,16 +394,21 @@ fn a_compaction_that_is_killed_leaves_a_sound_log() {
     assert!(killed > 0, "none was killed in time");
     assert_eq!(place.run(&["compact", "--retain", "30"]).code, 0);
     assert!(blocks(&place) > 0, "nothing was packed");
-    println!("FAULTS | + | compaction killed by SIGKILL, {killed} of {rounds} before its end | {rounds} | 0 | 0 |");
+    println!(
+        "FAULTS | + | compaction killed by SIGKILL, {killed} of {rounds} before its end | {rounds} | 0 | 0 |"
+    );
 }
 
 /// Appends attempts as one batch.
 fn write_together(data: &Path, count: i64) {
-    let options = JournalOptions::default().durability(Durability::Os).linger(Duration::from_secs(60));
+    let options =
+        JournalOptions::default().durability(Durability::Os).linger(Duration::from_secs(60));
     let (journal, _) = Journal::open(data, options).unwrap();
     for n in 0..count {
         let url = Url::parse(&format!("https://t{}.e.org/p{}/{n}", n % 10, n % 3)).unwrap();
-        let attempt = Attempt::new(&url, "direct_access", Timestamp::from_millis(now() - n)).unwrap().delivered();
+        let attempt = Attempt::new(&url, "direct_access", Timestamp::from_millis(now() - n))
+            .unwrap()
+            .delivered();
         journal.append_attempt(&attempt).unwrap();
     }
     journal.flush().wait().unwrap();
@@ -348,7 +435,8 @@ fn the_format_page_suffices_for_an_independent_reader_in_python() {
     let own = place.run(&["export"]).json();
     assert!(own.len() > 200 && own.len() == read.len(), "{} and {}", own.len(), read.len());
     for (mut read, mut own) in read.into_iter().zip(own) {
-        let millis = read.as_object_mut().unwrap().remove("attempted_at_ms").unwrap().as_i64().unwrap();
+        let millis =
+            read.as_object_mut().unwrap().remove("attempted_at_ms").unwrap().as_i64().unwrap();
         let text = own.as_object_mut().unwrap().remove("attempted_at").unwrap();
         let at = fetchwise::rfc3339::parse(text.as_str().unwrap()).unwrap();
         assert_eq!(millis, at.as_millis());
@@ -363,7 +451,8 @@ fn a_crawl_compacts_expired_attempts_in_the_background() {
     // URLs that no packing makes small: the old attempts must fill more than a few segments.
     let mut state = 1u64;
     let mut digits = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         format!("{:016x}", state ^ state >> 33)
     };
     let long = history(4000).map(|mut of| {

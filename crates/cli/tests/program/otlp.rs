@@ -53,11 +53,15 @@ fn server(answer: impl Fn(&str, Vec<u8>) -> String + Send + Sync + 'static) -> S
 }
 
 fn page(status: &str, kind: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 fn text(span: &Span, name: &str) -> Option<String> {
-    let value = span.attributes.iter().find(|attribute| attribute.key == name)?.value.clone()?.value?;
+    let value =
+        span.attributes.iter().find(|attribute| attribute.key == name)?.value.clone()?.value?;
     Some(match value {
         Value::StringValue(text) => text,
         Value::IntValue(number) => number.to_string(),
@@ -67,7 +71,9 @@ fn text(span: &Span, name: &str) -> Option<String> {
 
 #[test]
 fn a_run_arrives_at_a_collector_as_nested_spans() {
-    let site = server(|_, _| page("200 OK", "text/html", &format!("<p>{}", "The ferry leaves at noon. ".repeat(40))));
+    let site = server(|_, _| {
+        page("200 OK", "text/html", &format!("<p>{}", "The ferry leaves at noon. ".repeat(40)))
+    });
     let got: Arc<Mutex<Vec<ExportTraceServiceRequest>>> = Arc::default();
     let taken = Arc::clone(&got);
     let collector = server(move |first, body| {
@@ -89,7 +95,8 @@ fn a_run_arrives_at_a_collector_as_nested_spans() {
     let resource = got[0].resource_spans[0].resource.clone().unwrap();
     assert!(resource.attributes.iter().any(|attribute| {
         attribute.key == "service.name"
-            && attribute.value.as_ref().unwrap().value == Some(Value::StringValue("fetchwise".to_owned()))
+            && attribute.value.as_ref().unwrap().value
+                == Some(Value::StringValue("fetchwise".to_owned()))
     }));
     let spans: Vec<&Span> = got
         .iter()
@@ -102,7 +109,8 @@ fn a_run_arrives_at_a_collector_as_nested_spans() {
         assert_eq!(found.len(), 1, "{name}: {spans:#?}");
         *found[0]
     };
-    let (visit, attempt, fetch, append) = (named("visit"), named("attempt"), named("fetch"), named("journal append"));
+    let (visit, attempt, fetch, append) =
+        (named("visit"), named("attempt"), named("fetch"), named("journal append"));
     assert!(visit.parent_span_id.is_empty());
     assert_eq!(attempt.parent_span_id, visit.span_id);
     assert_eq!(fetch.parent_span_id, attempt.span_id);
@@ -121,7 +129,9 @@ fn a_run_arrives_at_a_collector_as_nested_spans() {
 
 #[test]
 fn a_missing_collector_changes_no_result() {
-    let site = server(|_, _| page("200 OK", "text/html", &format!("<p>{}", "The ferry leaves at noon. ".repeat(40))));
+    let site = server(|_, _| {
+        page("200 OK", "text/html", &format!("<p>{}", "The ferry leaves at noon. ".repeat(40)))
+    });
     let refusing = RefusingPort::on(Ipv4Addr::LOCALHOST).unwrap();
     let nobody = refusing.address();
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `import --pocketbase`: attempts, links and routes of a system that stores them in PocketBase, from databases with
-//! its schema.
+//! `import --pocketbase`: attempts, links and routes of a system that stores them in PocketBase,
+//! from databases with its schema.
 
 use rusqlite::{Connection, params};
 use serde_json::Value;
@@ -41,7 +41,14 @@ fn time(at: i64) -> String {
 }
 
 /// Adds an attempt under an id of fifteen characters; `error` is empty for a success.
-pub(crate) fn attempt(db: &Connection, n: u32, url: &str, fetcher: &str, error: &str, at: i64) -> String {
+pub(crate) fn attempt(
+    db: &Connection,
+    n: u32,
+    url: &str,
+    fetcher: &str,
+    error: &str,
+    at: i64,
+) -> String {
     let id = format!("a{n:014}");
     let is_banned = matches!(error, "blocked_captcha" | "blocked_403");
     db.execute(
@@ -74,17 +81,26 @@ fn rows_become_attempts_with_tags_and_a_second_import_changes_nothing() {
     tag(&db, &id, "suffix", ".pdf", 0.0);
     attempt(&db, 2, "https://e.org/c", "playwright", "blocked_captcha", now() - DAY);
     let sum = import(&place);
-    assert_eq!((&sum["lines"], &sum["imported"], &sum["failed"]), (&2.into(), &2.into(), &0.into()), "{sum}");
+    assert_eq!(
+        (&sum["lines"], &sum["imported"], &sum["failed"]),
+        (&2.into(), &2.into(), &0.into()),
+        "{sum}"
+    );
     let lines = place.run(&["export"]).json();
     let first = lines.iter().find(|line| line["fetcher"] == "direct_access").unwrap();
     assert_eq!(first["http_status"], Value::Null, "0 stands for none there");
     assert_eq!(
-        first["response_headers"]["server"].as_str().or(first["response_headers"]["Server"].as_str()),
+        first["response_headers"]["server"]
+            .as_str()
+            .or(first["response_headers"]["Server"].as_str()),
         Some("nginx")
     );
     let tags = first["heuristics"].as_array().unwrap();
     let values = |kind: &str| -> Vec<&str> {
-        tags.iter().filter(|tag| tag["type"] == kind).map(|tag| tag["value"].as_str().unwrap()).collect()
+        tags.iter()
+            .filter(|tag| tag["type"] == kind)
+            .map(|tag| tag["value"].as_str().unwrap())
+            .collect()
     };
     assert_eq!(
         (values("domain"), values("suffix")),
@@ -112,16 +128,26 @@ fn invalid_rows_are_reported_and_the_rest_imported() {
     attempt(&db, 7, "https://e.org/x", "playwright", "timeout", now());
     db.execute("UPDATE fetcher_attempts SET success = 1 WHERE id = 'a00000000000007'", ()).unwrap();
     attempt(&db, 8, "https://e.org/y", "playwright", "", now());
-    db.execute("UPDATE fetcher_attempts SET success = 'perhaps' WHERE id = 'a00000000000008'", ()).unwrap();
+    db.execute("UPDATE fetcher_attempts SET success = 'perhaps' WHERE id = 'a00000000000008'", ())
+        .unwrap();
     attempt(&db, 9, "https://e.org/z", "playwright", "", now());
-    db.execute("UPDATE fetcher_attempts SET attempted_at = 'yesterday' WHERE id = 'a00000000000009'", ()).unwrap();
+    db.execute(
+        "UPDATE fetcher_attempts SET attempted_at = 'yesterday' WHERE id = 'a00000000000009'",
+        (),
+    )
+    .unwrap();
     let ran = place.run(&["import", "--pocketbase", "pb_data/data.db", "--json"]);
     let sum = ran.one();
-    let counts = ["lines", "imported", "failed", "bootstrap", "mended"].map(|name| sum[name].as_u64().unwrap());
+    let counts = ["lines", "imported", "failed", "bootstrap", "mended"]
+        .map(|name| sum[name].as_u64().unwrap());
     assert_eq!((ran.code, counts), (1, [9, 2, 5, 2, 1]), "{sum}");
-    for (row, why) in
-        [(4, "url is empty"), (5, "fetcher is empty"), (6, "`url`"), (8, "success is"), (9, "`attempted_at`")]
-    {
+    for (row, why) in [
+        (4, "url is empty"),
+        (5, "fetcher is empty"),
+        (6, "`url`"),
+        (8, "success is"),
+        (9, "`attempted_at`"),
+    ] {
         let want = format!("fetcher_attempts a{row:014}: {why}");
         assert!(ran.stderr.contains(&want), "{want}: {}", ran.stderr);
     }
@@ -135,8 +161,16 @@ fn links_keep_pauses_and_modes_and_the_router_table_works() {
     let link = "INSERT INTO links (id, initial_url, paused_until, risk_level, attempt_count, last_attempt_at, learning_mode_override)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let later = time(now() + DAY);
-    db.execute(link, params!["l00000000000001", "https://e.org/a", later, 3, 4, time(now() - DAY), ""]).unwrap();
-    db.execute(link, params!["l00000000000002", "https://e.org/b", "", 0, 1, time(now() - DAY), "legacy"]).unwrap();
+    db.execute(
+        link,
+        params!["l00000000000001", "https://e.org/a", later, 3, 4, time(now() - DAY), ""],
+    )
+    .unwrap();
+    db.execute(
+        link,
+        params!["l00000000000002", "https://e.org/b", "", 0, 1, time(now() - DAY), "legacy"],
+    )
+    .unwrap();
     db.execute(
         "INSERT INTO fetcher_router VALUES ('r1', 'www.e.org', 'simple_http'), ('r2', 'spa.org', 'playwright')",
         (),
@@ -145,15 +179,31 @@ fn links_keep_pauses_and_modes_and_the_router_table_works() {
     attempt(&db, 1, "https://e.org/a", "simple_http", "blocked_captcha", now() - DAY);
     db.execute("UPDATE fetcher_attempts SET link = 'l00000000000001'", ()).unwrap();
     let sum = import(&place);
-    assert_eq!((&sum["links"], &sum["routes"], &sum["overrides"]), (&1.into(), &2.into(), &1.into()), "{sum}");
+    assert_eq!(
+        (&sum["links"], &sum["routes"], &sum["overrides"]),
+        (&1.into(), &2.into(), &1.into()),
+        "{sum}"
+    );
     assert_eq!(place.run(&["export"]).one()["link"], "https://e.org/a");
     let paused = place.run(&["select", "https://e.org/a", "--json"]).one();
     assert_eq!(paused["decision"], "paused", "{paused}");
     let router = sum["router_file"].as_str().unwrap();
     let routed = place
-        .run_with_browser(&["select", "https://spa.org/x", "--mode", "legacy", "--router", router, "--json"])
+        .run_with_browser(&[
+            "select",
+            "https://spa.org/x",
+            "--mode",
+            "legacy",
+            "--router",
+            router,
+            "--json",
+        ])
         .one();
-    assert_eq!((&routed["decision"], &routed["fetcher"]), (&"hard_coded".into(), &"playwright".into()), "{routed}");
+    assert_eq!(
+        (&routed["decision"], &routed["fetcher"]),
+        (&"hard_coded".into(), &"playwright".into()),
+        "{routed}"
+    );
     let links = std::fs::read_to_string(sum["links_file"].as_str().unwrap()).unwrap();
     assert_eq!(links.trim(), r#"{"url":"https://e.org/b","learning":false}"#);
     assert_eq!(import(&place)["links"], 0, "the log has that pause already");
@@ -165,13 +215,21 @@ fn analytics_over_the_log_agree_with_sql_over_the_database() {
     let db = database(&place);
     // Whole days back, at noon, so that no row is at the boundary of a day or of the retention.
     let noon = now() / DAY * DAY - DAY / 2;
-    let (fetchers, errors) =
-        (["simple_http", "playwright", "playwright_stealth"], ["", "", "", "blocked_captcha", "timeout"]);
+    let (fetchers, errors) = (
+        ["simple_http", "playwright", "playwright_stealth"],
+        ["", "", "", "blocked_captcha", "timeout"],
+    );
     for n in 0..600_u32 {
         let (host, fetcher) = (n % 7, fetchers[(n / 7) as usize % fetchers.len()]);
         let error = errors[(n / 3 + host) as usize % errors.len()];
-        let id =
-            attempt(&db, n, &format!("https://h{host}.org/p/{n}.html"), fetcher, error, noon - i64::from(n % 20) * DAY);
+        let id = attempt(
+            &db,
+            n,
+            &format!("https://h{host}.org/p/{n}.html"),
+            fetcher,
+            error,
+            noon - i64::from(n % 20) * DAY,
+        );
         tag(&db, &id, "domain", &format!("h{host}.org"), 0.0);
         if !error.is_empty() {
             tag(&db, &id, "went_wrong", error, 0.4);
@@ -191,7 +249,10 @@ fn analytics_over_the_log_agree_with_sql_over_the_database() {
                 )
                 .unwrap();
             assert_eq!(row["attempts"], want.0, "{kind}={value} {fetcher}");
-            assert!((row["success_rate"].as_f64().unwrap() - want.1).abs() < 1e-9, "{row} {want:?}");
+            assert!(
+                (row["success_rate"].as_f64().unwrap() - want.1).abs() < 1e-9,
+                "{row} {want:?}"
+            );
         }
     }
     let bans = place.run(&["ban-rate", "h3.org", "--days", "10", "--json"]).one();
@@ -210,8 +271,15 @@ fn analytics_over_the_log_agree_with_sql_over_the_database() {
 fn another_database_is_an_error() {
     let place = TestDir::new();
     let ran = place.run(&["import", "--pocketbase", "nowhere.db"]);
-    assert!(ran.code == 2 && ran.stderr.contains("database nowhere.db not found"), "{}", ran.stderr);
-    place.write("text.db", "this is no database, but long enough to look like something else entirely");
+    assert!(
+        ran.code == 2 && ran.stderr.contains("database nowhere.db not found"),
+        "{}",
+        ran.stderr
+    );
+    place.write(
+        "text.db",
+        "this is no database, but long enough to look like something else entirely",
+    );
     let ran = place.run(&["import", "--pocketbase", "text.db"]);
     assert!(ran.code == 1 && ran.stderr.contains("cannot read text.db"), "{}", ran.stderr);
     Connection::open(place.path("empty.db")).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
@@ -230,10 +298,12 @@ fn refused(place: &TestDir, why: &str) {
 /// Each of these files has a few kilobytes. The views took hours or gigabytes.
 #[test]
 fn only_ordinary_tables_are_read() {
-    let columns = "'a' AS id, 'https://e.org/' AS url, 'mine' AS fetcher, 1 AS success, '' AS attempted_at";
+    let columns =
+        "'a' AS id, 'https://e.org/' AS url, 'mine' AS fetcher, 1 AS success, '' AS attempted_at";
     let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)";
-    let doubled: String =
-        (1..40).map(|n| format!("CREATE VIEW v{n} AS SELECT a.* FROM v{} a, v{} b;", n - 1, n - 1)).collect();
+    let doubled: String = (1..40)
+        .map(|n| format!("CREATE VIEW v{n} AS SELECT a.* FROM v{} a, v{} b;", n - 1, n - 1))
+        .collect();
     for (sql, why) in [
         (format!("CREATE VIEW fetcher_attempts AS {endless} SELECT {columns} FROM n;"), "is a view"),
         (format!("CREATE VIEW Fetcher_Attempts AS SELECT {columns}, hex(zeroblob(900000000)) AS link;"), "is a view"),
@@ -260,7 +330,8 @@ fn only_ordinary_tables_are_read() {
         let place = TestDir::new();
         let db = database(&place);
         let columns = db.prepare(&format!("SELECT * FROM {table}")).unwrap();
-        let names: Vec<String> = columns.column_names().map(|name| format!("'a' AS {name}")).collect();
+        let names: Vec<String> =
+            columns.column_names().map(|name| format!("'a' AS {name}")).collect();
         drop(columns);
         db.execute_batch(&format!(
             "DROP TABLE {table}; CREATE VIEW {table} AS {endless} SELECT {} FROM n;",
@@ -318,7 +389,14 @@ fn damaged_pages_are_refused() {
     let place = TestDir::new();
     let db = database(&place);
     for n in 0..3000 {
-        attempt(&db, n, &format!("https://e.org/{n}?{}", "x".repeat(300)), "simple_http", "", now());
+        attempt(
+            &db,
+            n,
+            &format!("https://e.org/{n}?{}", "x".repeat(300)),
+            "simple_http",
+            "",
+            now(),
+        );
     }
     let long = format!("https://e.org/long?{}", "x".repeat(20_000));
     attempt(&db, 9999, &long, "simple_http", "", now());
@@ -344,8 +422,11 @@ fn damaged_pages_are_refused() {
         page[4..].iter().all(|byte| *byte == b'x')
     });
     let overflow = overflow.unwrap();
-    loops[overflow * size..overflow * size + 4].copy_from_slice(&u32::try_from(overflow + 1).unwrap().to_be_bytes());
-    for (what, bytes) in [("circle", circle), ("loop", loops), ("half", sound[..sound.len() / 2].to_vec())] {
+    loops[overflow * size..overflow * size + 4]
+        .copy_from_slice(&u32::try_from(overflow + 1).unwrap().to_be_bytes());
+    for (what, bytes) in
+        [("circle", circle), ("loop", loops), ("half", sound[..sound.len() / 2].to_vec())]
+    {
         std::fs::write(&file, bytes).unwrap();
         let ran = place.run(&["import", "--pocketbase", "pb_data", "--json"]);
         assert_eq!(ran.code, 1, "{what}: {}", ran.stderr);

@@ -1,5 +1,5 @@
-//! Rollouts against real servers on loopback: a learning arm that is worse, one that is better, and modes that change
-//! while pages are fetched.
+//! Rollouts against real servers on loopback: a learning arm that is worse, one that is better, and
+//! modes that change while pages are fetched.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::support::{TestDir, lines, now, send_signal, wait_for};
 
-const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
+const PLAIN: [&str; 7] =
+    ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 const HOSTS: usize = 40;
 
 /// A fetcher that costs almost nothing and delivers nothing.
@@ -38,7 +39,10 @@ fn site(place: &TestDir, routed: &str, more: &str) -> Origin {
     place.write("cheap.sh", CHEAP);
     let fetchers = "[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'cheap'\nclass = 'plain'\ncost = 0.1\nprior = 0.99\n\
                     command = ['/bin/sh', 'cheap.sh']\n";
-    place.write("c.toml", format!("mode = 'split'\nsplit_share = 0.5\nrouter = 'routes.csv'\n{more}\n{fetchers}"));
+    place.write(
+        "c.toml",
+        format!("mode = 'split'\nsplit_share = 0.5\nrouter = 'routes.csv'\n{more}\n{fetchers}"),
+    );
     origin
 }
 
@@ -66,38 +70,59 @@ const WORSE: &str = "[scoring]\nmax_attempts = 1\n[tuning]\nexplore_rate = 1.0\n
 fn a_worse_learning_arm_is_out_of_service_until_it_is_resumed() {
     let place = TestDir::new();
     let origin = site(&place, "direct_access", WORSE);
-    // All decisions are made before the first results, so that learning cannot learn in time how bad the cheap fetcher is.
+    // All decisions are made before the first results, so that learning cannot learn in time how
+    // bad the cheap fetcher is.
     let input = pages(&place, &origin, "first", 8);
     let first = place.run(&[&fetch(&input)[..], &["--concurrency", "320"]].concat());
     assert_eq!(first.code, 4, "{}", first.stderr);
     assert!(first.stderr.contains("FELL BACK TO THE ROUTER TABLE"), "{}", first.stderr);
     let found = rollout(&place, &[]);
     let fallen = &found["fallen_back"];
-    assert_eq!((fallen["from"].as_str(), fallen["look"]["is_worse"].as_bool()), (Some("split"), Some(true)), "{found}");
+    assert_eq!(
+        (fallen["from"].as_str(), fallen["look"]["is_worse"].as_bool()),
+        (Some("split"), Some(true)),
+        "{found}"
+    );
     assert!(found["difference"]["success"]["value"].as_f64().unwrap() < -0.05, "{found}");
-    assert_eq!(found["until"], fallen["at"], "what the table served from then on is not learning's doing");
+    assert_eq!(
+        found["until"], fallen["at"],
+        "what the table served from then on is not learning's doing"
+    );
 
     // A restart and read-only commands know about it.
     let second = place.run(&fetch(&pages(&place, &origin, "second", 2)));
     assert!(second.stderr.contains("learning is out of service since"), "{}", second.stderr);
     let results = second.json();
-    assert!(results.iter().all(|result| result["source"] == "hard_coded" && result["success"] == true), "{results:?}");
+    assert!(
+        results.iter().all(|result| result["source"] == "hard_coded" && result["success"] == true),
+        "{results:?}"
+    );
     let url = origin.url(&host(0), "/asked");
-    let asked = |place: &TestDir| place.run_with_browser(&["select", "--config", "c.toml", "--json", &url]).one();
+    let asked = |place: &TestDir| {
+        place.run_with_browser(&["select", "--config", "c.toml", "--json", &url]).one()
+    };
     assert_eq!(asked(&place)["decision"], "hard_coded");
     // Another share does not resume learning.
     let config = std::fs::read_to_string(place.path("c.toml")).unwrap();
     place.write("c.toml", config.replace("split_share = 0.5", "split_share = 1.0"));
     assert_eq!(asked(&place)["decision"], "hard_coded");
     let shown = place.run(&["rollout", "--config", "c.toml"]);
-    assert!(shown.stdout.contains("OUT OF SERVICE") && shown.stdout.contains("--resume"), "{}", shown.stdout);
+    assert!(
+        shown.stdout.contains("OUT OF SERVICE") && shown.stdout.contains("--resume"),
+        "{}",
+        shown.stdout
+    );
 
     let resumed = place.run(&["rollout", "--resume", "--json"]).one();
     assert_eq!(resumed["resumed"], true);
     assert_ne!(asked(&place)["decision"], "hard_coded");
     assert_eq!(place.run(&["rollout", "--resume", "--json"]).one()["resumed"], false);
     let after = rollout(&place, &[]);
-    assert_eq!((after["fallen_back"].is_null(), after["looks"].as_u64()), (true, Some(0)), "{after}");
+    assert_eq!(
+        (after["fallen_back"].is_null(), after["looks"].as_u64()),
+        (true, Some(0)),
+        "{after}"
+    );
     // All earlier attempts are still in the log.
     assert!(rollout(&place, &["--since", "1d"])["arms"][1]["visits"].as_u64().unwrap() >= 80);
 }
@@ -120,7 +145,14 @@ fn a_better_learning_arm_stays_and_the_figures_add_up() {
     is_one(&[&arms[0]["share_of_visits"], &arms[1]["share_of_visits"]]);
     for arm in arms {
         is_one(&[&arm["shares"]["delivered"], &arm["shares"]["blocked"], &arm["shares"]["failed"]]);
-        is_one(&arm["fetchers"].as_array().unwrap().iter().map(|fetcher| &fetcher["share"]).collect::<Vec<_>>());
+        is_one(
+            &arm["fetchers"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|fetcher| &fetcher["share"])
+                .collect::<Vec<_>>(),
+        );
         let success = &arm["success"];
         assert_eq!(success["method"], "wilson_by_host");
         assert!(success["ci_low"].as_f64() <= success["value"].as_f64(), "{success}");
@@ -133,7 +165,11 @@ fn a_better_learning_arm_stays_and_the_figures_add_up() {
         *begun.entry(attempt["arm"].as_str().unwrap().to_owned()).or_default() += 1;
     }
     for arm in arms {
-        assert_eq!(arm["visits"].as_u64(), begun.get(arm["arm"].as_str().unwrap()).copied(), "{begun:?}");
+        assert_eq!(
+            arm["visits"].as_u64(),
+            begun.get(arm["arm"].as_str().unwrap()).copied(),
+            "{begun:?}"
+        );
     }
 }
 
@@ -163,7 +199,8 @@ fn mode_share_and_table_change_under_load_without_a_dropped_request() {
     write("mode = 'legacy'", "");
     let input = pages(&place, &origin, "load", 30);
     let mut child = place.spawn(&fetch(&input));
-    let (results, messages) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    let (results, messages) =
+        (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
     let mut seen: Vec<Value> = Vec::new();
     let mut take = |many: usize| {
         for _ in 0..many {
@@ -191,7 +228,11 @@ fn mode_share_and_table_change_under_load_without_a_dropped_request() {
     take(HOSTS * 30 - 200);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(seen.len(), HOSTS * 30);
-    assert!(seen.iter().all(|result| result["success"] == true), "{:?}", seen.iter().find(|r| r["success"] != true));
+    assert!(
+        seen.iter().all(|result| result["success"] == true),
+        "{:?}",
+        seen.iter().find(|r| r["success"] != true)
+    );
     for n in 0..HOSTS {
         for page in 0..30 {
             assert_eq!(origin.hits_at(&host(n), &format!("/load/{page}")), 1, "each page once");
@@ -201,15 +242,19 @@ fn mode_share_and_table_change_under_load_without_a_dropped_request() {
     let mut arms: HashMap<(Option<&str>, bool), u64> = HashMap::new();
     let exported = place.run(&["export"]).json();
     for attempt in &exported {
-        *arms.entry((attempt["arm"].as_str(), attempt["shadow_fetcher"].is_null())).or_default() += 1;
+        *arms.entry((attempt["arm"].as_str(), attempt["shadow_fetcher"].is_null())).or_default() +=
+            1;
         assert_eq!(attempt["source"] == "hard_coded", attempt["arm"] == "legacy", "{attempt}");
     }
-    for kind in [(Some("legacy"), true), (Some("legacy"), false), (Some("learning"), false), (None, true)] {
+    for kind in
+        [(Some("legacy"), true), (Some("legacy"), false), (Some("learning"), false), (None, true)]
+    {
         assert!(arms.get(&kind).is_some_and(|count| *count > 0), "{kind:?}: {arms:?}");
     }
 }
 
-/// A signal that arrived while the log was being read ended the process, because nothing listened yet.
+/// A signal that arrived while the log was being read ended the process, because nothing listened
+/// yet.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_early_signal_is_handled_once_the_crawler_runs() {
@@ -217,12 +262,14 @@ fn an_early_signal_is_handled_once_the_crawler_runs() {
     let origin = site(&place, "direct_access", "");
     let mut child = place.command(&fetch("-")).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
-    let (results, messages) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    let (results, messages) =
+        (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
     // The process listens once it catches the signal, as the system reports.
     let status = format!("/proc/{}/status", child.id());
     let catches = || {
         let text = std::fs::read_to_string(&status).unwrap();
-        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim().to_owned();
+        let mask =
+            text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim().to_owned();
         u64::from_str_radix(&mask, 16).unwrap() & 1 == 1
     };
     while !catches() {
@@ -230,7 +277,8 @@ fn an_early_signal_is_handled_once_the_crawler_runs() {
     }
     send_signal(&child, "-HUP");
     wait_for(&messages, ": mode split");
-    std::io::Write::write_all(&mut input, format!("{}\n", origin.url(&host(0), "/x")).as_bytes()).unwrap();
+    std::io::Write::write_all(&mut input, format!("{}\n", origin.url(&host(0), "/x")).as_bytes())
+        .unwrap();
     // Either arm may serve it, with any result (so the exit code is 0 or 4): the crawler lives.
     assert!(results.recv_timeout(crate::support::PATIENCE).unwrap().contains("/x"));
     drop(input);
@@ -242,7 +290,9 @@ fn a_running_crawler_applies_resume() {
     let place = TestDir::new();
     let origin = site(&place, "direct_access", WORSE);
     // All decisions at once, as above: otherwise learning may learn in time.
-    place.run(&[&fetch(&pages(&place, &origin, "first", 8))[..], &["--concurrency", "320"]].concat());
+    place.run(
+        &[&fetch(&pages(&place, &origin, "first", 8))[..], &["--concurrency", "320"]].concat(),
+    );
     let mut child = place.command(&fetch("-")).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let input = child.stdin.take().unwrap();
     let messages = lines(child.stderr.take().unwrap());
@@ -260,13 +310,18 @@ fn learned_evidence_is_exported_as_a_table_that_can_be_read() {
         json!({"url": format!("https://{host}/{n}"), "fetcher": fetcher, "success": success,
                "error_type": if success { Value::Null } else { "empty_content".into() }, "attempted_at": now() - n * 1000})
     };
-    let mut all: Vec<Value> = (0..12).map(|n| attempt("www.spa.example", "playwright", n, true)).collect();
+    let mut all: Vec<Value> =
+        (0..12).map(|n| attempt("www.spa.example", "playwright", n, true)).collect();
     all.extend((0..12).map(|n| attempt("spa.example", "direct_access", n, false)));
     all.extend((0..12).map(|n| attempt("static.example", "direct_access", n, true)));
     all.push(attempt("new.example", "direct_access", 1, true));
     place.import(all);
     let summary = place.run(&["export", "--router", "learned.csv", "--json"]).one();
-    assert_eq!((summary["routes"].as_u64(), summary["left_out"].as_u64()), (Some(2), Some(1)), "{summary}");
+    assert_eq!(
+        (summary["routes"].as_u64(), summary["left_out"].as_u64()),
+        (Some(2), Some(1)),
+        "{summary}"
+    );
     let text = std::fs::read_to_string(place.path("learned.csv")).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(rows[0], ["domain", "fetcher", "confidence", "attempts"]);
@@ -280,10 +335,15 @@ fn learned_evidence_is_exported_as_a_table_that_can_be_read() {
     let toml = place.run(&["export", "--router", "-", "--format", "toml"]);
     place.write("learned.toml", &toml.stdout);
     for table in ["learned.csv", "learned.toml"] {
-        let args = ["select", "--json", "--mode", "legacy", "--router", table, "https://spa.example/x"];
+        let args =
+            ["select", "--json", "--mode", "legacy", "--router", table, "https://spa.example/x"];
         let decided = place.run_with_browser(&args);
         assert_eq!(decided.one()["fetcher"], "playwright", "{table}: {}", decided.stderr);
-        assert!(!decided.stderr.contains("unavailable"), "what export writes needs no warning: {}", decided.stderr);
+        assert!(
+            !decided.stderr.contains("unavailable"),
+            "what export writes needs no warning: {}",
+            decided.stderr
+        );
     }
     assert_eq!(place.run(&["export", "--format", "toml"]).code, 2);
 }
@@ -309,7 +369,10 @@ fn a_table_has_domains_with_compacted_attempts() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let table = || place.run(&["export", "--router", "-"]).stdout;
     let before = table();
-    assert!(before.lines().any(|line| line.starts_with(&format!("{},direct_access,", host(0)))), "{before}");
+    assert!(
+        before.lines().any(|line| line.starts_with(&format!("{},direct_access,", host(0)))),
+        "{before}"
+    );
     let compacted = place.run(&["compact", "--retain", "0", "--trust-clock", "--json"]).one();
     assert_eq!(compacted["attempts_after"], 0, "{compacted}");
     assert!(place.run(&["export"]).stdout.is_empty());
@@ -323,7 +386,11 @@ fn a_table_may_have_more_columns_in_any_order_with_a_warning() {
     let args = ["select", "--json", "--mode", "legacy", "--router", "t.csv", "https://a.example/"];
     let decided = place.run_with_browser(&args);
     assert_eq!(decided.one()["fetcher"], "playwright");
-    assert!(decided.stderr.contains("t.csv, line 1: ignored column \"owner\""), "{}", decided.stderr);
+    assert!(
+        decided.stderr.contains("t.csv, line 1: ignored column \"owner\""),
+        "{}",
+        decided.stderr
+    );
 }
 
 #[test]
@@ -337,7 +404,11 @@ fn an_unreadable_rollout_state_is_an_error() {
     assert!(ran.code == 2 && ran.stderr.contains("rollout.json"), "{}", ran.stderr);
     std::fs::remove_file(place.data().join("rollout.json")).unwrap();
     let none = rollout_without_config(&place);
-    assert_eq!((none["arms"][0]["visits"].as_u64(), none["unknown"].as_u64()), (Some(0), Some(1)), "{none}");
+    assert_eq!(
+        (none["arms"][0]["visits"].as_u64(), none["unknown"].as_u64()),
+        (Some(0), Some(1)),
+        "{none}"
+    );
     assert_eq!(place.run(&["rollout", "--since", "soon"]).code, 2);
 }
 

@@ -1,4 +1,5 @@
-//! Fetchers that ask another service for a page: their configuration, their pages, and their availability.
+//! Fetchers that ask another service for a page: their configuration, their pages, and their
+//! availability.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -16,7 +17,9 @@ const ARCHIVE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 32));
 fn story() -> String {
     let text =
         "The council met on Tuesday and agreed on the plan for the harbour, which had been put off twice. ".repeat(20);
-    format!("<html><head><title>Harbour</title></head><body><h1>Harbour</h1><p>{text}</p></body></html>")
+    format!(
+        "<html><head><title>Harbour</title></head><body><h1>Harbour</h1><p>{text}</p></body></html>"
+    )
 }
 
 fn by_name<'j>(rows: &'j [Value], key: &str, name: &str) -> &'j Value {
@@ -26,7 +29,13 @@ fn by_name<'j>(rows: &'j [Value], key: &str, name: &str) -> &'j Value {
 #[test]
 fn fetchers_lists_availability_with_reasons() {
     let place = TestDir::new();
-    let names = ["direct_access", "playwright", "playwright_stealth", "archive_proxy", "youtube_downloader"];
+    let names = [
+        "direct_access",
+        "playwright",
+        "playwright_stealth",
+        "archive_proxy",
+        "youtube_downloader",
+    ];
     let rows = place.run(&["fetchers", "--no-browser", "--json"]).json();
     for (name, class, is_there, why) in [
         (names[0], "plain", true, ""),
@@ -51,7 +60,12 @@ fn fetchers_lists_availability_with_reasons() {
     assert_eq!(rows.len(), 4);
     assert_eq!(by_name(&rows, "name", "archive_proxy")["available"], true);
     assert_eq!(by_name(&rows, "name", "mine")["available"], false);
-    assert!(by_name(&rows, "name", "mine")["unavailable_reason"].as_str().unwrap().contains("no-such-program-here"));
+    assert!(
+        by_name(&rows, "name", "mine")["unavailable_reason"]
+            .as_str()
+            .unwrap()
+            .contains("no-such-program-here")
+    );
     assert_eq!(
         (&by_name(&rows, "name", "theirs")["cost"], &by_name(&rows, "name", "theirs")["available"]),
         (&json!(3.5), &json!(false))
@@ -70,11 +84,16 @@ fn request_costs_are_learned_from_attempts() {
     }));
     let rows = place.run(&["fetchers", "--no-browser", "--json"]).json();
     let row = by_name(&rows, "name", "direct_access");
-    assert_eq!((&row["attempts"], &row["median_ms"], &row["median_bytes"]), (&json!(5), &json!(300), &json!(3000)));
+    assert_eq!(
+        (&row["attempts"], &row["median_ms"], &row["median_bytes"]),
+        (&json!(5), &json!(300), &json!(3000))
+    );
     // The length that a server announces is not that of the rendered page.
-    place.import([json!({"url": "https://example.org/app", "fetcher": "playwright", "success": true,
+    place.import([
+        json!({"url": "https://example.org/app", "fetcher": "playwright", "success": true,
         "attempted_at": "2026-01-01T00:00:00Z", "duration_ms": 900, "http_status": 200,
-        "response_headers": {"content-length": "202"}})]);
+        "response_headers": {"content-length": "202"}}),
+    ]);
     let rows = place.run(&["fetchers", "--no-browser", "--json"]).json();
     let row = by_name(&rows, "name", "playwright");
     assert_eq!((&row["median_ms"], &row["median_bytes"]), (&json!(900), &Value::Null));
@@ -112,8 +131,10 @@ fn a_blocked_page_comes_from_the_configured_archive_with_its_date() {
     let place = TestDir::new();
     let origin = Origin::start([(SITE, Site::FORBIDDEN)]).unwrap();
     let url = origin.url(SITE, "/a");
-    let captures =
-        vec![Capture::page("20240601080000", &url, &story()), Capture::page("20100101000000", &url, &story())];
+    let captures = vec![
+        Capture::page("20240601080000", &url, &story()),
+        Capture::page("20100101000000", &url, &story()),
+    ];
     let archive = WebArchive::start(ARCHIVE, captures).unwrap();
     place.write(
         "c.toml",
@@ -133,18 +154,37 @@ fn a_blocked_page_comes_from_the_configured_archive_with_its_date() {
     );
     assert_eq!(result["served_by"], "127.0.0.32");
     assert_eq!(result["archived_at"], "2010-01-01T00:00:00.000Z");
-    assert!(std::fs::read_to_string(place.path(result["file"].as_str().unwrap())).unwrap().contains("Harbour"));
+    assert!(
+        std::fs::read_to_string(place.path(result["file"].as_str().unwrap()))
+            .unwrap()
+            .contains("Harbour")
+    );
     let attempts = place.run(&["export"]).json();
     let last = attempts.last().unwrap();
     let tags = last["heuristics"].as_array().unwrap();
-    assert!(tags.iter().any(|tag| tag["type"] == "archived_at" && tag["value"] == "2010-01-01"), "{last}");
+    assert!(
+        tags.iter().any(|tag| tag["type"] == "archived_at" && tag["value"] == "2010-01-01"),
+        "{last}"
+    );
 
     let tried = place.run(&["try", "--config", "c.toml", "--json", &url]).json();
-    let (direct, copy) = (by_name(&tried, "fetcher", "direct_access"), by_name(&tried, "fetcher", "archive_proxy"));
-    assert_eq!((&direct["error_type"], &direct["status"]), (&json!("blocked_403"), &json!(403)), "{direct}");
-    assert_eq!((&copy["success"], &copy["archived_at"]), (&json!(true), &result["archived_at"]), "{copy}");
+    let (direct, copy) =
+        (by_name(&tried, "fetcher", "direct_access"), by_name(&tried, "fetcher", "archive_proxy"));
+    assert_eq!(
+        (&direct["error_type"], &direct["status"]),
+        (&json!("blocked_403"), &json!(403)),
+        "{direct}"
+    );
+    assert_eq!(
+        (&copy["success"], &copy["archived_at"]),
+        (&json!(true), &result["archived_at"]),
+        "{copy}"
+    );
     let text = place.run(&["try", "--config", "c.toml", &url]).stdout;
-    assert!(text.contains("blocked_403") && text.contains("127.0.0.32's copy of 2010-01-01"), "{text}");
+    assert!(
+        text.contains("blocked_403") && text.contains("127.0.0.32's copy of 2010-01-01"),
+        "{text}"
+    );
     assert_eq!(place.run(&["export"]).json().len(), attempts.len(), "a try records nothing");
 }
 
@@ -166,10 +206,16 @@ fn try_shows_unavailable_fetchers_last() {
 fn two_ways_to_get_pages_or_an_archive_without_an_address_are_invalid() {
     let place = TestDir::new();
     for (text, part) in [
-        ("[[fetcher]]\nname = 'a'\ncommand = ['x']\narchive = {}", "line 4: invalid fetcher.0.archive"),
+        (
+            "[[fetcher]]\nname = 'a'\ncommand = ['x']\narchive = {}",
+            "line 4: invalid fetcher.0.archive",
+        ),
         ("[[fetcher]]\nname = 'a'\narchive = { from = [{}] }", "either wayback or timegate"),
         ("[[fetcher]]\nname = 'a'\narchive = { wanted = 'soon' }", "invalid date"),
-        ("[[fetcher]]\nname = 'a'\narchive = { from = [{ timegate = 'ftp://e' }] }", "expected http or https"),
+        (
+            "[[fetcher]]\nname = 'a'\narchive = { from = [{ timegate = 'ftp://e' }] }",
+            "expected http or https",
+        ),
     ] {
         place.write("c.toml", text);
         let ran = place.run(&["fetchers", "--config", "c.toml"]);
@@ -198,20 +244,31 @@ fn a_fetcher_through_a_proxy_has_its_own_name_and_evidence() {
     );
     let rows = place.run(&["fetchers", "--config", "c.toml", "--json"]).json();
     let row = by_name(&rows, "name", "by_socks");
-    assert_eq!((&row["class"], &row["cost"], &row["available"]), (&json!("plain"), &json!(2.5), &json!(false)));
+    assert_eq!(
+        (&row["class"], &row["cost"], &row["available"]),
+        (&json!("plain"), &json!(2.5), &json!(false))
+    );
     assert!(row["unavailable_reason"].as_str().unwrap().contains("PROXY_USER"), "{row}");
 
     let url = origin.url(SITE, "/a");
     let line = ["fetch", "--config", "c.toml", "--json", &url];
     let output = place.command(&line).env("PROXY_USER", "me:hush-hush").output().unwrap();
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&result["success"], &result["fetcher"]), (&json!(true), &json!("by_socks")), "{result}");
+    assert_eq!(
+        (&result["success"], &result["fetcher"]),
+        (&json!(true), &json!("by_socks")),
+        "{result}"
+    );
     assert_eq!(proxy.requests(), [format!("SOCKS {SITE}:{}", origin.port())]);
     let line = ["try", "--config", "c.toml", "--json", &url];
     let output = place.command(&line).env("PROXY_USER", "me:wrong-hush").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    let tried: Vec<Value> =
-        output.stdout.split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    let tried: Vec<Value> = output
+        .stdout
+        .split(|b| *b == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
     assert_eq!(by_name(&tried, "fetcher", "by_socks")["error_type"], "proxy_error", "{text}");
     assert_eq!(by_name(&tried, "fetcher", "by_http")["success"], true, "{text}");
     assert!(!text.contains("hush"), "{text}");
@@ -243,7 +300,11 @@ fn a_configured_search_api_uses_the_key_of_the_environment_and_never_shows_it() 
     let line = ["fetch", "--config", "c.toml", "--json", "--out", "pages", "http://127.0.0.31:9/a"];
     let output = place.command(&line).env("PRESS_KEY", "hush-hush").output().unwrap();
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&result["success"], &result["served_by"]), (&json!(true), &json!("127.0.0.32")), "{result}");
+    assert_eq!(
+        (&result["success"], &result["served_by"]),
+        (&json!(true), &json!("127.0.0.32")),
+        "{result}"
+    );
     assert_eq!(result["archived_at"], Value::Null);
     let file = std::fs::read(place.path(result["file"].as_str().unwrap())).unwrap();
     let record: Value = serde_json::from_slice(&file).unwrap();
@@ -251,11 +312,25 @@ fn a_configured_search_api_uses_the_key_of_the_environment_and_never_shows_it() 
     let line = ["fetch", "--config", "c.toml", "--json", "http://127.0.0.31:9/a"];
     let refused = place.command(&line).env("PRESS_KEY", "hush-wrong").output().unwrap();
     let exported = place.run(&["export"]);
-    for text in [&output.stdout, &output.stderr, &refused.stdout, &refused.stderr, exported.stdout.as_bytes()] {
-        assert!(!String::from_utf8_lossy(text).contains("hush"), "{}", String::from_utf8_lossy(text));
+    for text in [
+        &output.stdout,
+        &output.stderr,
+        &refused.stdout,
+        &refused.stderr,
+        exported.stdout.as_bytes(),
+    ] {
+        assert!(
+            !String::from_utf8_lossy(text).contains("hush"),
+            "{}",
+            String::from_utf8_lossy(text)
+        );
     }
     let last = exported.json().pop().unwrap();
-    assert_eq!((&last["error_type"], &last["is_banned"]), (&json!("proxy_error"), &json!(false)), "{last}");
+    assert_eq!(
+        (&last["error_type"], &last["is_banned"]),
+        (&json!("proxy_error"), &json!(false)),
+        "{last}"
+    );
 }
 
 #[test]
@@ -269,10 +344,21 @@ fn a_downloader_and_a_solver_are_available_if_their_programs_exist() {
     );
     let rows = place.run(&["fetchers", "--config", "c.toml", "--json"]).json();
     let downloader = by_name(&rows, "name", "youtube_downloader");
-    assert_eq!((&downloader["class"], &downloader["available"]), (&json!("special"), &json!(false)), "{downloader}");
-    assert!(downloader["unavailable_reason"].as_str().unwrap().contains("no-such-program-here"), "{downloader}");
+    assert_eq!(
+        (&downloader["class"], &downloader["available"]),
+        (&json!("special"), &json!(false)),
+        "{downloader}"
+    );
+    assert!(
+        downloader["unavailable_reason"].as_str().unwrap().contains("no-such-program-here"),
+        "{downloader}"
+    );
     let solver = by_name(&rows, "name", "solver");
-    assert_eq!((&solver["class"], &solver["renders"]), (&json!("stealth"), &json!(true)), "{solver}");
+    assert_eq!(
+        (&solver["class"], &solver["renders"]),
+        (&json!("stealth"), &json!(true)),
+        "{solver}"
+    );
     assert_eq!(solver["available"], true, "{solver}");
     let farm = by_name(&rows, "name", "farm");
     assert_eq!(
@@ -283,9 +369,22 @@ fn a_downloader_and_a_solver_are_available_if_their_programs_exist() {
     // An unreachable browser is unavailable, and another fetcher is used.
     let origin = Origin::start([(SITE, Site::Static)]).unwrap();
     let url = origin.url(SITE, "/a");
-    let line = ["fetch", "--config", "c.toml", "--allow-private-network", "--prefer", "farm", "--json", &url];
+    let line = [
+        "fetch",
+        "--config",
+        "c.toml",
+        "--allow-private-network",
+        "--prefer",
+        "farm",
+        "--json",
+        &url,
+    ];
     let result = place.run(&line).one();
-    assert_eq!((&result["success"], &result["fetcher"]), (&json!(true), &json!("direct_access")), "{result}");
+    assert_eq!(
+        (&result["success"], &result["fetcher"]),
+        (&json!(true), &json!("direct_access")),
+        "{result}"
+    );
 }
 
 #[test]
@@ -308,16 +407,30 @@ fn a_solvers_page_is_delivered_and_a_missing_solver_is_not_the_sites_fault() {
     place.write("c.toml", config(&service.url("/v1")));
     let url = origin.url(SITE, "/a");
     let result = place.run(&["fetch", "--config", "c.toml", "--json", &url]).one();
-    assert_eq!((&result["success"], &result["fetcher"]), (&json!(true), &json!("solver")), "{result}");
+    assert_eq!(
+        (&result["success"], &result["fetcher"]),
+        (&json!(true), &json!("solver")),
+        "{result}"
+    );
     place.write("gone.toml", config("http://127.0.0.1:9/v1"));
-    let result = place.run(&["fetch", "--config", "gone.toml", "--json", "--data-dir", "other", &url]).one();
-    assert_eq!((&result["success"], &result["error_type"]), (&json!(false), &json!("blocked_403")), "{result}");
+    let result =
+        place.run(&["fetch", "--config", "gone.toml", "--json", "--data-dir", "other", &url]).one();
+    assert_eq!(
+        (&result["success"], &result["error_type"]),
+        (&json!(false), &json!("blocked_403")),
+        "{result}"
+    );
 }
 
 #[test]
 fn a_video_platform_is_derived_from_the_url_and_kept_with_attempts() {
     let place = TestDir::new();
-    let explained = place.run(&["explain", "--no-browser", "--json", "https://www.youtube.com/watch?v=1"]).one();
+    let explained = place
+        .run(&["explain", "--no-browser", "--json", "https://www.youtube.com/watch?v=1"])
+        .one();
     let tags = explained["heuristics"].as_array().unwrap();
-    assert!(tags.iter().any(|tag| tag["type"] == "video_platform" && tag["value"] == "youtube"), "{explained}");
+    assert!(
+        tags.iter().any(|tag| tag["type"] == "video_platform" && tag["value"] == "youtube"),
+        "{explained}"
+    );
 }

@@ -1,4 +1,5 @@
-//! `fetch --warc --cdx` read by common archive programs: warcio checks each digest and length, pywb replays pages.
+//! `fetch --warc --cdx` read by common archive programs: warcio checks each digest and length, pywb
+//! replays pages.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -28,7 +29,8 @@ const HELD: usize = 60;
 impl Site {
     fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let (port, stop) = (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(false)));
+        let (port, stop) =
+            (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(false)));
         let holds = Arc::new(AtomicBool::new(false));
         let (ended, holding) = (Arc::clone(&stop), Arc::clone(&holds));
         std::thread::spawn(move || {
@@ -68,7 +70,8 @@ fn page(path: &str) -> (&'static str, Vec<u8>) {
     let text = |about: &str| {
         let words = format!("{about} has its own paragraph, and a few more words so that there is something to read. ")
             .repeat(6);
-        format!("<!doctype html><title>{about}</title><article><p>{words}</p></article>").into_bytes()
+        format!("<!doctype html><title>{about}</title><article><p>{words}</p></article>")
+            .into_bytes()
     };
     match path {
         "/paper.pdf" => ("application/pdf", b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n".repeat(50)),
@@ -113,14 +116,22 @@ fn tool(name: &str) -> PathBuf {
     path
 }
 
-/// Returns the records of an archive by type, as warcio reads them; fails for a wrong digest or length.
+/// Returns the records of an archive by type, as warcio reads them; fails for a wrong digest or
+/// length.
 fn checked(files: &[PathBuf]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for file in files {
         let check = Command::new(tool("warcio")).arg("check").arg("-v").arg(file).output().unwrap();
         let said = String::from_utf8_lossy(&check.stdout);
-        assert!(check.status.success() && said.contains("digest pass") && !said.contains("not present"), "{said}");
-        let index = Command::new(tool("warcio")).args(["index", "-f", "warc-type"]).arg(file).output().unwrap();
+        assert!(
+            check.status.success() && said.contains("digest pass") && !said.contains("not present"),
+            "{said}"
+        );
+        let index = Command::new(tool("warcio"))
+            .args(["index", "-f", "warc-type"])
+            .arg(file)
+            .output()
+            .unwrap();
         for line in String::from_utf8(index.stdout).unwrap().lines() {
             let record: Value = serde_json::from_str(line).unwrap();
             *counts.entry(record["warc-type"].as_str().unwrap().to_owned()).or_default() += 1;
@@ -182,9 +193,16 @@ fn an_archive_of_a_killed_crawl_passes_warcio_and_pywb() {
     let archive = place.path("crawl.warc.gz");
     let counts = checked(std::slice::from_ref(&archive));
     assert!(counts["revisit"] >= 10, "pages that are the same are kept once a run: {counts:?}");
-    assert!(counts["request"] >= paths.len() + 20 && counts["metadata"] >= paths.len(), "{counts:?}");
+    assert!(
+        counts["request"] >= paths.len() + 20 && counts["metadata"] >= paths.len(),
+        "{counts:?}"
+    );
     let index = std::fs::read_to_string(place.path("index.cdxj")).unwrap();
-    assert!(index.lines().is_sorted() && index.lines().count() == counts["response"] + counts["revisit"], "{counts:?}");
+    assert!(
+        index.lines().is_sorted()
+            && index.lines().count() == counts["response"] + counts["revisit"],
+        "{counts:?}"
+    );
     let before = index.clone();
     assert_eq!(place.run(&FETCH.iter().copied().chain(["--restart"]).collect::<Vec<_>>()).code, 0);
     let index = std::fs::read_to_string(place.path("index.cdxj")).unwrap();
@@ -200,12 +218,20 @@ fn replays(place: &TestDir, site: &Site, paths: &[String]) {
     for folder in ["archive", "indexes"] {
         std::fs::create_dir_all(place.path(&format!("web/collections/test/{folder}"))).unwrap();
     }
-    std::fs::copy(place.path("crawl.warc.gz"), place.path("web/collections/test/archive/crawl.warc.gz")).unwrap();
-    std::fs::copy(place.path("index.cdxj"), place.path("web/collections/test/indexes/index.cdxj")).unwrap();
+    std::fs::copy(
+        place.path("crawl.warc.gz"),
+        place.path("web/collections/test/archive/crawl.warc.gz"),
+    )
+    .unwrap();
+    std::fs::copy(place.path("index.cdxj"), place.path("web/collections/test/indexes/index.cdxj"))
+        .unwrap();
     let (_pywb, port) = on_a_free_port(Ipv4Addr::LOCALHOST.into(), |address| {
         let mut command = Command::new(tool("wayback"));
-        command.args(["-b", "127.0.0.1", "-p", &address.port().to_string(), "-d"]).arg(place.path("web"));
-        let mut pywb = ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        command
+            .args(["-b", "127.0.0.1", "-p", &address.port().to_string(), "-d"])
+            .arg(place.path("web"));
+        let mut pywb =
+            ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let listens = found("pywb listens", || {
             let has_ended = pywb.0.try_wait().unwrap().is_some();
             if has_ended { Ok(false) } else { TcpStream::connect(address).map(|_| true) }
@@ -218,10 +244,16 @@ fn replays(place: &TestDir, site: &Site, paths: &[String]) {
             // The target page has its own URL.
             Some(rest) => {
                 assert!(head.contains(" 302 ") || head.contains(" 307 "), "{path}: {head}");
-                let (head, body) = get(port, &format!("/test/2030id_/{}", site.url(&format!("/p/{rest}"))));
-                assert!(head.starts_with("HTTP/1.1 200") && body == page(&format!("/p/{rest}")).1, "{path}: {head}");
+                let (head, body) =
+                    get(port, &format!("/test/2030id_/{}", site.url(&format!("/p/{rest}"))));
+                assert!(
+                    head.starts_with("HTTP/1.1 200") && body == page(&format!("/p/{rest}")).1,
+                    "{path}: {head}"
+                );
             }
-            None => assert!(head.starts_with("HTTP/1.1 200") && body == page(path).1, "{path}: {head}"),
+            None => {
+                assert!(head.starts_with("HTTP/1.1 200") && body == page(path).1, "{path}: {head}")
+            }
         }
     }
 }
@@ -255,7 +287,13 @@ fn an_archive_continues_in_a_new_file_at_the_size_limit() {
     args.extend(["--warc-size", "8kB"]);
     assert_eq!(place.run(&args).code, 0);
     let files: Vec<PathBuf> = (0..)
-        .map(|n| place.path(&if n == 0 { "crawl.warc.gz".to_owned() } else { format!("crawl-{n:05}.warc.gz") }))
+        .map(|n| {
+            place.path(&if n == 0 {
+                "crawl.warc.gz".to_owned()
+            } else {
+                format!("crawl-{n:05}.warc.gz")
+            })
+        })
         .take_while(|path| path.exists())
         .collect();
     assert!(files.len() > 2, "{files:?}");
@@ -265,9 +303,9 @@ fn an_archive_continues_in_a_new_file_at_the_size_limit() {
     assert_eq!(index.lines().count(), counts["response"] + counts["revisit"]);
     assert!(
         counts["metadata"] == paths.len()
-            && files
-                .iter()
-                .all(|file| { index.contains(&format!("\"{}\"", file.file_name().unwrap().to_string_lossy())) })
+            && files.iter().all(|file| {
+                index.contains(&format!("\"{}\"", file.file_name().unwrap().to_string_lossy()))
+            })
     );
     // A second run continues in the last file.
     args.push("--restart");

@@ -1,5 +1,6 @@
-//! Disks that fail: a sync that fails once and drops what was written, and a disk that is full during a snapshot. A
-//! library before the C library plays the disk, so that the program under test is the real one.
+//! Disks that fail: a sync that fails once and drops what was written, and a disk that is full
+//! during a snapshot. A library before the C library plays the disk, so that the program under test
+//! is the real one.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -15,7 +16,10 @@ fn faulty_disk(place: &TestDir) -> String {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/system/faulty_disk.c");
     let library = place.path("faulty_disk.so");
     let mut compile = Command::new("cc");
-    compile.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread", "-o"]).arg(&library).arg(source);
+    compile
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread", "-o"])
+        .arg(&library)
+        .arg(source);
     assert!(compile.arg("-ldl").status().unwrap().success());
     library.to_str().unwrap().to_owned()
 }
@@ -24,8 +28,8 @@ fn attempt(n: usize) -> Value {
     json!({"url": format!("https://e.org/{n}"), "fetcher": "direct_access", "success": true, "attempted_at": now()})
 }
 
-/// After a failed sync, Linux drops what was written and lets the next sync succeed. A log that takes this for success
-/// loses attempts that it has acknowledged.
+/// After a failed sync, Linux drops what was written and lets the next sync succeed. A log that
+/// takes this for success loses attempts that it has acknowledged.
 #[test]
 fn nothing_acknowledged_is_lost_when_a_sync_fails_once() {
     let place = TestDir::new();
@@ -51,10 +55,17 @@ fn nothing_acknowledged_is_lost_when_a_sync_fails_once() {
         assert_eq!(acknowledged.len() + refused, 20);
         server.child.kill().unwrap();
         server.child.wait().unwrap();
-        let logged: HashSet<String> =
-            server.beside(&["export"]).iter().map(|line| line["url"].as_str().unwrap().to_owned()).collect();
+        let logged: HashSet<String> = server
+            .beside(&["export"])
+            .iter()
+            .map(|line| line["url"].as_str().unwrap().to_owned())
+            .collect();
         let missing: Vec<_> = acknowledged.difference(&logged).collect();
-        assert!(missing.is_empty(), "sync {failing}: {missing:?} of {} acknowledged", acknowledged.len());
+        assert!(
+            missing.is_empty(),
+            "sync {failing}: {missing:?} of {} acknowledged",
+            acknowledged.len()
+        );
     }
 }
 
@@ -76,10 +87,15 @@ fn a_disk_that_is_full_at_any_write_of_a_snapshot_costs_nothing() {
             assert!(write > 1, "no write was counted");
             break;
         }
-        assert!(said.contains("free space") || said.contains("No space left"), "write {write}: {said}");
+        assert!(
+            said.contains("free space") || said.contains("No space left"),
+            "write {write}: {said}"
+        );
         // A snapshot that failed leaves nothing behind that a later one cannot clear away.
         let left = std::fs::read_dir(place.data()).unwrap();
-        let left = left.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("tmp-"));
+        let left = left.filter(|entry| {
+            entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("tmp-")
+        });
         assert!(left.count() <= 1, "write {write}");
     }
 }

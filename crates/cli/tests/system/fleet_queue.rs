@@ -1,4 +1,5 @@
-//! A work queue over real brokers: several programs fetch its links, one is killed, and one is cut off.
+//! A work queue over real brokers: several programs fetch its links, one is killed, and one is cut
+//! off.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -24,7 +25,8 @@ struct Request {
     ended: Instant,
 }
 
-/// Sites on one port of several addresses, with one page at every path. Their threads end with the process.
+/// Sites on one port of several addresses, with one page at every path. Their threads end with the
+/// process.
 struct Sites {
     port: u16,
     hosts: Vec<String>,
@@ -51,7 +53,9 @@ impl Sites {
     }
 
     fn links(&self, count: usize) -> Vec<String> {
-        let of = |n: usize| format!("http://{}:{}/{n}.html", self.hosts[n % self.hosts.len()], self.port);
+        let of = |n: usize| {
+            format!("http://{}:{}/{n}.html", self.hosts[n % self.hosts.len()], self.port)
+        };
         (0..count).map(of).collect()
     }
 
@@ -63,7 +67,12 @@ impl Sites {
         for (host, mut requests) in by_host {
             requests.sort_by_key(|request| request.began);
             for pair in requests.windows(2).filter(|pair| pair[0].node != pair[1].node) {
-                assert!(pair[0].ended <= pair[1].began, "{host}: {} and {} at once", pair[0].node, pair[1].node);
+                assert!(
+                    pair[0].ended <= pair[1].began,
+                    "{host}: {} and {} at once",
+                    pair[0].node,
+                    pair[1].node
+                );
             }
         }
     }
@@ -71,8 +80,14 @@ impl Sites {
 
 fn serve(stream: &TcpStream, host: &str, seen: &Mutex<Vec<Request>>) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
-    let body = format!("<html><title>A page</title><h1>A page</h1><p>{}</p></html>", "some words ".repeat(60));
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", body.len());
+    let body = format!(
+        "<html><title>A page</title><h1>A page</h1><p>{}</p></html>",
+        "some words ".repeat(60)
+    );
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     loop {
         let (began, mut node) = (Instant::now(), String::new());
         let mut is_empty = true;
@@ -131,7 +146,15 @@ impl TestPool {
         );
         std::fs::write(self.path(&format!("{name}.toml")), config).unwrap();
         let results = self.path(&format!("{name}.jsonl"));
-        let words = ["fetch", "--queue", "crawl", "--allow-private-network", "--no-browser", "--robots", "ignore"];
+        let words = [
+            "fetch",
+            "--queue",
+            "crawl",
+            "--allow-private-network",
+            "--no-browser",
+            "--robots",
+            "ignore",
+        ];
         let child = self
             .command(url, name)
             .args(words)
@@ -171,16 +194,26 @@ impl Drop for Node {
 fn last(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let said = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_else(|error| panic!("{error}: {said}"))
+    serde_json::from_str(text.lines().last().unwrap_or_default())
+        .unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
 fn wait_for(what: &str, mut is_met: impl FnMut() -> bool) {
-    found_within(Duration::from_secs(3_000), what, || if is_met() { Ok(()) } else { Err("not yet") });
+    found_within(
+        Duration::from_secs(3_000),
+        what,
+        || if is_met() { Ok(()) } else { Err("not yet") },
+    );
 }
 
-/// Returns the results of a node by URL: for each, whether it is marked. A killed node may leave half a line.
+/// Returns the results of a node by URL: for each, whether it is marked. A killed node may leave
+/// half a line.
 fn add_results(path: &Path, results: &mut BTreeMap<String, Vec<bool>>) {
-    for line in std::fs::read_to_string(path).unwrap().split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+    for line in std::fs::read_to_string(path)
+        .unwrap()
+        .split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+    {
         let result: Value = serde_json::from_str(line).unwrap();
         assert_eq!(result["success"], true, "{result}");
         let url = result["url"].as_str().unwrap().to_owned();
@@ -188,7 +221,8 @@ fn add_results(path: &Path, results: &mut BTreeMap<String, Vec<bool>>) {
     }
 }
 
-/// Three nodes fetch `count` links; one of them is killed, another one is cut off from the broker for a minute.
+/// Three nodes fetch `count` links; one of them is killed, another one is cut off from the broker
+/// for a minute.
 fn killed_and_cut_off(count: usize, rate: f64) {
     if !crate::brokers::is_available() {
         return;
@@ -196,21 +230,32 @@ fn killed_and_cut_off(count: usize, rate: f64) {
     let (pool, sites) = (TestPool::new(), Sites::start(12));
     let links = sites.links(count);
     let enqueued = pool.enqueue(&links);
-    assert_eq!((enqueued["enqueued"].as_u64(), enqueued["invalid"].as_u64()), (Some(count as u64), Some(0)));
+    assert_eq!(
+        (enqueued["enqueued"].as_u64(), enqueued["invalid"].as_u64()),
+        (Some(count as u64), Some(0))
+    );
     let (proxy, url) = (Proxy::start(pool.servers.ports()), pool.servers.urls()[0].clone());
     let begun = Instant::now();
-    let mut nodes =
-        [("one", &url), ("two", &proxy.urls()[0]), ("three", &url)].map(|(name, url)| pool.start(url, name, rate));
+    let mut nodes = [("one", &url), ("two", &proxy.urls()[0]), ("three", &url)]
+        .map(|(name, url)| pool.start(url, name, rate));
     let total = |nodes: &[Node]| nodes.iter().map(Node::count).sum::<usize>();
     wait_for("each node fetches links", || nodes.iter().all(|node| node.count() > count / 50));
     nodes[0].child.kill().unwrap();
     println!("{:.0?}: one is killed at {} of {count} results", begun.elapsed(), total(&nodes));
     proxy.cut(true);
     std::thread::sleep(Duration::from_secs(60));
-    println!("{:.0?}: two is connected again at {} of {count} results", begun.elapsed(), total(&nodes));
+    println!(
+        "{:.0?}: two is connected again at {} of {count} results",
+        begun.elapsed(),
+        total(&nodes)
+    );
     proxy.cut(false);
     let codes = [nodes[1].finish(), nodes[2].finish()];
-    println!("{:.0?}: done, {:?} results", begun.elapsed(), nodes.iter().map(Node::count).collect::<Vec<_>>());
+    println!(
+        "{:.0?}: done, {:?} results",
+        begun.elapsed(),
+        nodes.iter().map(Node::count).collect::<Vec<_>>()
+    );
     assert_eq!(codes, [Some(0); 2], "{}", std::fs::read_to_string(pool.path("two.err")).unwrap());
     let mut results = BTreeMap::new();
     nodes.iter().for_each(|node| add_results(&node.results, &mut results));
@@ -246,7 +291,12 @@ fn a_queue_is_filled_line_by_line_and_emptied_by_its_nodes() {
     assert!(String::from_utf8_lossy(&missing.stderr).contains("fleet enqueue --queue crawl"));
     let mut links = sites.links(60);
     assert_eq!(pool.enqueue(&links)["enqueued"], 60);
-    links.extend(["no url".to_owned(), "# later".to_owned(), "ftp://e.org/".to_owned(), sites.links(61)[60].clone()]);
+    links.extend([
+        "no url".to_owned(),
+        "# later".to_owned(),
+        "ftp://e.org/".to_owned(),
+        sites.links(61)[60].clone(),
+    ]);
     let again = pool.run(&["fleet", "enqueue", "--queue", "crawl", "links.txt"]);
     assert_eq!((again.status.code(), last(&again)["duplicates"].as_u64()), (Some(0), Some(60)));
     std::fs::write(pool.path("links.txt"), links.join("\n")).unwrap();
@@ -258,14 +308,24 @@ fn a_queue_is_filled_line_by_line_and_emptied_by_its_nodes() {
         (Some(1), Some(60), Some(2))
     );
     let text = String::from_utf8_lossy(&mixed.stdout).into_owned();
-    let numbers: Vec<_> =
-        text.lines().filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["line"].as_u64()).collect();
+    let numbers: Vec<_> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["line"].as_u64())
+        .collect();
     assert_eq!(numbers, [61, 63]);
     let queue = last(&pool.run(&["fleet", "queue", "crawl"]));
-    assert_eq!((&queue["left"], &queue["in_progress"], &queue["nodes"]), (&61.into(), &0.into(), &json!([])));
+    assert_eq!(
+        (&queue["left"], &queue["in_progress"], &queue["nodes"]),
+        (&61.into(), &0.into(), &json!([]))
+    );
     assert!(queue["oldest_at"].as_str().unwrap().starts_with("20"), "{queue}");
     let mut node = pool.start(&url, "node", 50.0);
-    assert_eq!(node.finish(), Some(0), "{}", std::fs::read_to_string(pool.path("node.err")).unwrap());
+    assert_eq!(
+        node.finish(),
+        Some(0),
+        "{}",
+        std::fs::read_to_string(pool.path("node.err")).unwrap()
+    );
     let said = std::fs::read_to_string(pool.path("node.err")).unwrap();
     assert!(said.contains("links of the queue crawl, ") && !said.contains("0 lines"), "{said}");
     let mut results = BTreeMap::new();
@@ -297,16 +357,24 @@ fn an_operator_sees_who_works_on_a_queue_and_empties_it() {
     assert!(seen["left"].as_u64().unwrap() >= seen["in_progress"].as_u64().unwrap(), "{seen}");
     // Without a terminal nobody can be asked.
     let refused = pool.run(&["fleet", "queue", "crawl", "--purge"]);
-    assert!(refused.status.code() == Some(2) && String::from_utf8_lossy(&refused.stderr).contains("--yes"));
+    assert!(
+        refused.status.code() == Some(2)
+            && String::from_utf8_lossy(&refused.stderr).contains("--yes")
+    );
     assert!(queue()["left"].as_u64().unwrap() > 0);
     let purged = last(&pool.run(&["fleet", "queue", "crawl", "--purge", "--yes"]));
     assert!(purged["purged"].as_u64().unwrap() >= 38, "{purged}");
     assert_eq!((&queue()["left"], &queue()["oldest_at"]), (&0.into(), &Value::Null));
-    assert_eq!(pool.enqueue(&sites.links(40))["duplicates"], 40, "they are known for an hour, as the manual says");
+    assert_eq!(
+        pool.enqueue(&sites.links(40))["duplicates"],
+        40,
+        "they are known for an hour, as the manual says"
+    );
     assert_eq!(pool.enqueue(&sites.links(42)[40..])["enqueued"], 2);
 }
 
-/// Every link that the pace of its host did not admit at once ended as `paused`, and was acknowledged.
+/// Every link that the pace of its host did not admit at once ended as `paused`, and was
+/// acknowledged.
 #[test]
 fn no_link_of_a_queue_is_lost_because_the_run_waits_for_no_pause() {
     if !crate::brokers::is_available() {
@@ -315,13 +383,19 @@ fn no_link_of_a_queue_is_lost_because_the_run_waits_for_no_pause() {
     let (pool, sites) = (TestPool::new(), Sites::start(1));
     assert_eq!(pool.enqueue(&sites.links(12))["enqueued"], 12);
     let mut node = pool.start_with(&pool.servers.urls()[0], "node", 4.0, &["--wait", "0"]);
-    assert_eq!(node.finish(), Some(0), "{}", std::fs::read_to_string(pool.path("node.err")).unwrap());
+    assert_eq!(
+        node.finish(),
+        Some(0),
+        "{}",
+        std::fs::read_to_string(pool.path("node.err")).unwrap()
+    );
     let mut results = BTreeMap::new();
     add_results(&node.results, &mut results);
     assert_eq!(results.len(), 12, "{results:?}");
 }
 
-/// A message on a subject that no node reads kept every node of the queue running forever, and no node reported it.
+/// A message on a subject that no node reads kept every node of the queue running forever, and no
+/// node reported it.
 #[test]
 fn a_run_ends_with_an_error_if_its_queue_has_messages_that_no_node_reads() {
     if !crate::brokers::is_available() {
@@ -331,10 +405,14 @@ fn a_run_ends_with_an_error_if_its_queue_has_messages_that_no_node_reads() {
     assert_eq!(pool.enqueue(&sites.links(3))["enqueued"], 3);
     let link = &sites.links(1)[0];
     // A foreign token, the shard of another site, and no site at all.
-    let subjects = ["fw.default.q.crawl.00.no=site", "fw.default.q.crawl.99.e=2Eorg", "fw.default.q.crawl.x"];
+    let subjects =
+        ["fw.default.q.crawl.00.no=site", "fw.default.q.crawl.99.e=2Eorg", "fw.default.q.crawl.x"];
     let mut broker = TcpStream::connect(("127.0.0.1", pool.servers.ports()[0])).unwrap();
-    let messages = subjects.map(|subject| format!("PUB {subject} {}\r\n{link}\r\n", link.len())).concat();
-    broker.write_all(format!("CONNECT {{\"verbose\":false}}\r\n{messages}PING\r\n").as_bytes()).unwrap();
+    let messages =
+        subjects.map(|subject| format!("PUB {subject} {}\r\n{link}\r\n", link.len())).concat();
+    broker
+        .write_all(format!("CONNECT {{\"verbose\":false}}\r\n{messages}PING\r\n").as_bytes())
+        .unwrap();
     let mut said = BufReader::new(broker).lines().map_while(Result::ok);
     assert!(said.any(|line| line == "PONG"));
     let mut node = pool.start(&pool.servers.urls()[0], "node", 50.0);

@@ -1,5 +1,5 @@
-//! The program with other programs: a real Chromium, NATS, nginx, Prometheus, warcio and pywb. `make test-system`
-//! installs and runs them.
+//! The program with other programs: a real Chromium, NATS, nginx, Prometheus, warcio and pywb.
+//! `make test-system` installs and runs them.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 #![allow(unreachable_pub, reason = "the brokers are those of the fleet's own tests")]
 

@@ -1,4 +1,5 @@
-//! A real Prometheus that scrapes a running server; its dashboard and alerts find the results of the run.
+//! A real Prometheus that scrapes a running server; its dashboard and alerts find the results of
+//! the run.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -47,13 +48,21 @@ fn ops(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ops").join(file)
 }
 
-/// Makes a request to a server on loopback. HTTP/1.0, so that the response ends with the connection.
-fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String, Vec<u8>) {
+/// Makes a request to a server on loopback. HTTP/1.0, so that the response ends with the
+/// connection.
+fn ask(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> (u16, String, Vec<u8>) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let length = body.len();
-    let head =
-        format!("{method} {path} HTTP/1.0\r\nhost: {address}\r\n{headers}content-length: {length}\r\n\r\n{body}");
+    let head = format!(
+        "{method} {path} HTTP/1.0\r\nhost: {address}\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    );
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -64,7 +73,8 @@ fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u
 }
 
 fn post(address: &str, path: &str, body: &str) -> Value {
-    let (status, _, answer) = ask(address, "POST", path, "content-type: application/json\r\n", body);
+    let (status, _, answer) =
+        ask(address, "POST", path, "content-type: application/json\r\n", body);
     let text = String::from_utf8(answer).unwrap();
     assert!((200..=201).contains(&status), "{path}: {status} {text}");
     serde_json::from_str(&text).unwrap()
@@ -84,13 +94,16 @@ fn query(prometheus: &str, expression: &str) -> Vec<Value> {
 
 /// Returns the value of an expression with one result; none without data.
 fn number(prometheus: &str, expression: &str) -> Option<f64> {
-    query(prometheus, expression).first().map(|row| row["value"][1].as_str().unwrap().parse().unwrap())
+    query(prometheus, expression)
+        .first()
+        .map(|row| row["value"][1].as_str().unwrap().parse().unwrap())
 }
 
 fn promtool(arguments: &[&str], dir: &Path) {
     let ran = Command::new("promtool").args(arguments).current_dir(dir).output();
     let ran = ran.expect("there is no promtool: .ci/prometheus installs it");
-    let said = [ran.stdout, ran.stderr].map(|out| String::from_utf8_lossy(&out).into_owned()).concat();
+    let said =
+        [ran.stdout, ran.stderr].map(|out| String::from_utf8_lossy(&out).into_owned()).concat();
     assert!(ran.status.success(), "promtool {arguments:?}: {said}");
 }
 
@@ -98,19 +111,25 @@ fn promtool(arguments: &[&str], dir: &Path) {
 fn lint(file: &Path, page: &str) {
     fs::write(file, page).unwrap();
     let linted = fs::File::open(file).unwrap();
-    let parsed = Command::new("promtool").args(["check", "metrics"]).stdin(linted).output().unwrap();
-    let said = [parsed.stdout, parsed.stderr].map(|out| String::from_utf8_lossy(&out).into_owned()).concat();
+    let parsed =
+        Command::new("promtool").args(["check", "metrics"]).stdin(linted).output().unwrap();
+    let said = [parsed.stdout, parsed.stderr]
+        .map(|out| String::from_utf8_lossy(&out).into_owned())
+        .concat();
     assert!(parsed.status.success() && said.is_empty(), "promtool finds: {said}");
 }
 
-/// The metrics of a crawl (`fetch --metrics`) have no server's page around them, and figures of their own.
+/// The metrics of a crawl (`fetch --metrics`) have no server's page around them, and figures of
+/// their own.
 #[test]
 fn the_metrics_of_a_crawl_pass_promtools_check() {
     let (place, host) = (TestDir::new(), "127.0.77.1");
-    let origin = Origin::start([(host.to_owned(), Site::slow(Duration::from_millis(100)))]).unwrap();
+    let origin =
+        Origin::start([(host.to_owned(), Site::slow(Duration::from_millis(100)))]).unwrap();
     let urls: String = (0..500).map(|n| origin.url(host, &format!("/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
-    let fetch = ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
+    let fetch =
+        ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
     let more = ["--concurrency", "2", "--metrics", "127.0.0.1:0", "--input", &input];
     let mut crawl = Running(place.spawn(&[&fetch[..], &more].concat()));
     let results = lines(crawl.0.stdout.take().unwrap());
@@ -121,7 +140,11 @@ fn the_metrics_of_a_crawl_pass_promtools_check() {
     let (status, head, page) = ask(address, "GET", "/metrics", "accept: text/plain\r\n", "");
     let page = String::from_utf8(page).unwrap();
     assert!(status == 200 && head.contains("text/plain"), "{head}");
-    assert!(page.contains("\nfetchwise_crawl_queue_links ") && page.contains("\nfetchwise_attempts_total{"), "{page}");
+    assert!(
+        page.contains("\nfetchwise_crawl_queue_links ")
+            && page.contains("\nfetchwise_attempts_total{"),
+        "{page}"
+    );
     lint(&place.path("crawl.txt"), &page);
 }
 
@@ -137,7 +160,8 @@ fn earlier_run(dir: &Path) {
     }
     drop(selector);
     let fresh = Selector::builder().build().unwrap();
-    let done = maintenance::compact(dir, &fresh, &CompactOptions::default(), now, &mut |_, _| {}).unwrap();
+    let done =
+        maintenance::compact(dir, &fresh, &CompactOptions::default(), now, &mut |_, _| {}).unwrap();
     assert_eq!(done.attempts, (OLD + KEPT, KEPT));
 }
 
@@ -160,8 +184,12 @@ fn serve(dir: &Path, broker: &str) -> (Running, String) {
 fn prometheus(dir: &Path, target: &str) -> (Running, String) {
     for file in ["alerts.yml", "prometheus.yml"] {
         let text = fs::read_to_string(ops("prometheus").join(file)).unwrap();
-        let text = text.replace("127.0.0.1:7117", target).replace("_interval: 15s", "_interval: 1s");
-        assert!(file != "prometheus.yml" || text.contains(target) && text.contains("interval: 1s"), "{text}");
+        let text =
+            text.replace("127.0.0.1:7117", target).replace("_interval: 15s", "_interval: 1s");
+        assert!(
+            file != "prometheus.yml" || text.contains(target) && text.contains("interval: 1s"),
+            "{text}"
+        );
         fs::write(dir.join(file), text).unwrap();
     }
     on_a_free_port(Ipv4Addr::LOCALHOST.into(), |address| {
@@ -179,7 +207,11 @@ fn prometheus(dir: &Path, target: &str) -> (Running, String) {
                 return Ok(false);
             }
             let listens = TcpStream::connect(&address).is_ok();
-            if listens && ask(&address, "GET", "/-/ready", "", "").0 == 200 { Ok(true) } else { Err("not ready") }
+            if listens && ask(&address, "GET", "/-/ready", "", "").0 == 200 {
+                Ok(true)
+            } else {
+                Err("not ready")
+            }
         });
         is_ready.then_some((running, address))
     })
@@ -201,10 +233,17 @@ fn crawl(server: &str, round: u64) {
     };
     let lines: Vec<String> = (0..POSTED).map(line).collect();
     assert_eq!(post(server, "/v1/attempts", &lines.join("\n"))["accepted"], POSTED);
-    post(server, "/v1/select", &json!({ "urls": ["https://old.example/x", "https://new.example/"] }).to_string());
+    post(
+        server,
+        "/v1/select",
+        &json!({ "urls": ["https://old.example/x", "https://new.example/"] }).to_string(),
+    );
     for n in 0..VISITS {
-        let begun =
-            post(server, "/v1/visits", &json!({ "url": format!("https://visit{round}-{n}.example/") }).to_string());
+        let begun = post(
+            server,
+            "/v1/visits",
+            &json!({ "url": format!("https://visit{round}-{n}.example/") }).to_string(),
+        );
         let (visit, step) = (begun["visit"].as_str().unwrap(), &begun["step"]);
         assert_eq!(step["kind"], "fetch", "{begun}");
         let report = json!({ "outcome": "content", "status": 200, "duration_ms": 120 }).to_string();
@@ -215,15 +254,19 @@ fn crawl(server: &str, round: u64) {
 
 /// Returns all expressions of the dashboard, with its variables filled in.
 fn expressions_of_dashboard() -> Vec<(String, String)> {
-    let dashboard: Value = serde_json::from_str(&fs::read_to_string(ops("grafana/fetchwise.json")).unwrap()).unwrap();
+    let dashboard: Value =
+        serde_json::from_str(&fs::read_to_string(ops("grafana/fetchwise.json")).unwrap()).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let of = |panel: &Value| {
         let title = panel["title"].as_str().unwrap().to_owned();
         let targets = panel["targets"].as_array().cloned().unwrap_or_default();
-        targets.into_iter().map(move |target| (title.clone(), target["expr"].as_str().unwrap().to_owned()))
+        targets
+            .into_iter()
+            .map(move |target| (title.clone(), target["expr"].as_str().unwrap().to_owned()))
     };
     let put_in = |text: String| {
-        let text = text.replace("$__rate_interval", "1m").replace("$job", ".*").replace("$instance", ".*");
+        let text =
+            text.replace("$__rate_interval", "1m").replace("$job", ".*").replace("$instance", ".*");
         assert!(!text.contains('$'), "a variable that is not put in: {text}");
         text
     };
@@ -236,10 +279,13 @@ fn alerts_are_rules_that_fire_when_they_should() {
     promtool(&["check", "rules", "alerts.yml"], &dir);
     promtool(&["check", "config", "prometheus.yml"], &dir);
     promtool(&["test", "rules", "alerts_test.yml"], &dir);
-    let (alerts, tests) =
-        (fs::read_to_string(dir.join("alerts.yml")).unwrap(), fs::read_to_string(dir.join("alerts_test.yml")).unwrap());
+    let (alerts, tests) = (
+        fs::read_to_string(dir.join("alerts.yml")).unwrap(),
+        fs::read_to_string(dir.join("alerts_test.yml")).unwrap(),
+    );
     let reference = include_str!("../../../../docs/reference/metrics.md");
-    let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    let names: Vec<&str> =
+        alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert!(names.len() > 10, "{names:?}");
     for name in names {
         let tried = |how: &str| tests.contains(&format!("- name: {name}, {how}\n"));
@@ -260,7 +306,9 @@ fn a_real_prometheus_finds_the_results_of_the_run() {
     let broker = brokers.urls().join(",");
     let (_server, server) = serve(&data, &broker);
     let (_prometheus, prometheus) = prometheus(dir.path(), &server);
-    until_blocking("the first scrape", || number(&prometheus, "up{job=\"fetchwise\"} == 1").is_some());
+    until_blocking("the first scrape", || {
+        number(&prometheus, "up{job=\"fetchwise\"} == 1").is_some()
+    });
     crawl(&server, 1);
     let attempts = |rounds: u64| (OLD + KEPT + rounds * (POSTED + VISITS)) as f64;
     let total = "sum(fetchwise_attempts_total)";
@@ -272,22 +320,30 @@ fn a_real_prometheus_finds_the_results_of_the_run() {
     let (_other, other) = serve(&dir.path().join("other"), &broker);
     crawl(&other, 3);
     let learned = "fetchwise_fleet_received_attempts_total{result=\"learned\"}";
-    until_blocking("the other node", || number(&prometheus, learned) == Some((POSTED + VISITS) as f64));
+    until_blocking("the other node", || {
+        number(&prometheus, learned) == Some((POSTED + VISITS) as f64)
+    });
     // The nodes' table is read only periodically.
     until_blocking("the other node's word", || {
         number(&prometheus, "fetchwise_fleet_peers{state=\"present\"}") == Some(1.0)
     });
     // Compacted attempts, and those before the node joined, are in its evidence snapshot.
-    let published = "fetchwise_fleet_published_attempts_total and fetchwise_fleet_unpublished_records == 0";
+    let published =
+        "fetchwise_fleet_published_attempts_total and fetchwise_fleet_unpublished_records == 0";
     let since = attempts(2) - (OLD + KEPT) as f64;
     until_blocking("what it publishes", || number(&prometheus, published) == Some(since));
     assert_eq!(number(&prometheus, total), Some(attempts(2)));
 
     // A native histogram has a count without a separate series.
     let count = "sum(histogram_count(fetchwise_attempt_duration_seconds))";
-    assert_eq!(number(&prometheus, count), Some(attempts(2) - (OLD + KEPT) as f64), "native histograms");
+    assert_eq!(
+        number(&prometheus, count),
+        Some(attempts(2) - (OLD + KEPT) as f64),
+        "native histograms"
+    );
     assert_eq!(query(&prometheus, "fetchwise_attempt_duration_seconds_bucket"), [] as [Value; 0]);
-    let median = "histogram_quantile(0.5, sum(fetchwise_attempt_duration_seconds{fetcher=\"playwright\"}))";
+    let median =
+        "histogram_quantile(0.5, sum(fetchwise_attempt_duration_seconds{fetcher=\"playwright\"}))";
     let median = number(&prometheus, median).unwrap();
     assert!((0.64..=0.78).contains(&median), "{median} s: within one bucket of 0.7 s");
     let blocked = format!("fetchwise_blocks_total{{vendor=~\"datadome.*\"}} == {}", 2 * BLOCKED);
@@ -314,6 +370,7 @@ fn a_real_prometheus_finds_the_results_of_the_run() {
     lint(&dir.path().join("page.txt"), &page);
     assert!(page.contains("fetchwise_attempt_duration_seconds_bucket{le=\"+Inf\""));
     let counted = page.lines().filter(|line| line.starts_with("fetchwise_attempts_total{"));
-    let counted: f64 = counted.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();
+    let counted: f64 =
+        counted.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();
     assert_eq!(counted, attempts(2));
 }

@@ -1,4 +1,5 @@
-//! Servers of one fleet over a real broker: they show each other, and all forget what one is asked to forget.
+//! Servers of one fleet over a real broker: they show each other, and all forget what one is asked
+//! to forget.
 
 use fetchwise_testsite::poll::found;
 use serde_json::{Value, json};
@@ -9,12 +10,16 @@ use crate::server::{Server, attempt, lines};
 
 fn node(brokers: &Servers, place: &str) -> Server {
     let variables = [("FETCHWISE_FLEET", brokers.urls()[0].clone())];
-    let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let variables: Vec<(&str, &str)> =
+        variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let server = Server::start_in(tempfile::tempdir().unwrap(), &["--pace", "off"], &variables);
-    let told: Vec<Value> = (0..8)
-        .map(|n| attempt(&format!("https://gone.example/{place}/{n}"), "playwright", true))
-        .chain((0..4).map(|n| attempt(&format!("https://{place}.example/{n}"), "playwright", n % 2 == 0)))
-        .collect();
+    let told: Vec<Value> =
+        (0..8)
+            .map(|n| attempt(&format!("https://gone.example/{place}/{n}"), "playwright", true))
+            .chain((0..4).map(|n| {
+                attempt(&format!("https://{place}.example/{n}"), "playwright", n % 2 == 0)
+            }))
+            .collect();
     server.ask("POST", "/v1/attempts", &lines(&told)).of(200);
     server
 }
@@ -43,9 +48,13 @@ fn forgets(server: &Server, domain: &str) {
     found("forgotten", || {
         let explained = server.get(&url).of(200);
         let steps = explained["steps"].as_array().unwrap().iter();
-        let weight: f64 = steps.filter(|step| step["type"] == "domain").filter_map(|step| step["total"].as_f64()).sum();
+        let weight: f64 = steps
+            .filter(|step| step["type"] == "domain")
+            .filter_map(|step| step["total"].as_f64())
+            .sum();
         let figures = server.get("/v1/stats?by=domain").of(200).to_string();
-        let board = server.get("/v1/dashboard?range=hour&limit=1000").of(200)["domains"].to_string();
+        let board =
+            server.get("/v1/dashboard?range=hour&limit=1000").of(200)["domains"].to_string();
         let is_shown = figures.contains(domain) || board.contains(domain);
         if weight == 0.0 && !is_shown { Ok(()) } else { Err(format!("{weight} {figures} {board}")) }
     });
@@ -56,7 +65,10 @@ fn servers_of_a_fleet_show_each_other_and_forget_together() {
     let mut brokers = Servers::start(1);
     let (a, b) = (node(&brokers, "here"), node(&brokers, "there"));
     let (of_a, of_b) = (fleet_once(&a, "quiet", has_all), fleet_once(&b, "quiet", has_all));
-    assert_eq!((&of_a["peers"][0]["node"], &of_b["peers"][0]["node"]), (&of_b["node"], &of_a["node"]));
+    assert_eq!(
+        (&of_a["peers"][0]["node"], &of_b["peers"][0]["node"]),
+        (&of_b["node"], &of_a["node"])
+    );
     assert_eq!((of_a["broker"].clone(), of_a["withheld"].clone()), (json!(true), json!(0)));
     assert!(of_a["counts"]["received"].as_u64() >= Some(12), "{of_a}");
     let mut described = Described::of(&a);
@@ -72,8 +84,9 @@ fn servers_of_a_fleet_show_each_other_and_forget_together() {
     ] {
         assert!(page.lines().any(|is| is.trim_end_matches(".0") == line), "{line}: {page}");
     }
-    let learned =
-        page.lines().find_map(|line| line.strip_prefix("fetchwise_fleet_received_attempts_total{result=\"learned\"} "));
+    let learned = page.lines().find_map(|line| {
+        line.strip_prefix("fetchwise_fleet_received_attempts_total{result=\"learned\"} ")
+    });
     assert!(learned.unwrap().parse::<u64>().unwrap() >= 12, "{page}");
 
     let forgot = a.post("/v1/forget", &json!({ "domain": "gone.example" }));
@@ -87,9 +100,12 @@ fn servers_of_a_fleet_show_each_other_and_forget_together() {
     let link = a.post("/v1/forget", &json!({ "link": "https://here.example/0" })).of(200);
     assert_eq!(link["fleet_notified"], false);
 
-    // Without a broker the domain is forgotten here, which is reported, and the same request later notifies the others.
+    // Without a broker the domain is forgotten here, which is reported, and the same request later
+    // notifies the others.
     brokers.kill(0);
-    fleet_once(&a, "without a broker", |fleet| fleet["broker"] == false && fleet["converged"] == false);
+    fleet_once(&a, "without a broker", |fleet| {
+        fleet["broker"] == false && fleet["converged"] == false
+    });
     let alone = a.post("/v1/forget", &json!({ "domain": "there.example" }));
     described.check("post", "/v1/forget", &alone);
     assert_eq!(alone.of(503)["error_type"], "fleet_not_notified");
@@ -110,6 +126,15 @@ fn a_server_outside_a_fleet_reports_that() {
     let server = Server::start(&[]);
     assert_eq!(server.get("/v1/dashboard").of(200)["fleet"], Value::Null);
     assert!(!server.get("/metrics").body.contains("fetchwise_fleet_"));
-    server.ask("POST", "/v1/attempts", &lines([&attempt("https://gone.example/", "playwright", true)])).of(200);
-    assert_eq!(server.post("/v1/forget", &json!({ "domain": "gone.example" })).of(200)["fleet_notified"], false);
+    server
+        .ask(
+            "POST",
+            "/v1/attempts",
+            &lines([&attempt("https://gone.example/", "playwright", true)]),
+        )
+        .of(200);
+    assert_eq!(
+        server.post("/v1/forget", &json!({ "domain": "gone.example" })).of(200)["fleet_notified"],
+        false
+    );
 }

@@ -106,9 +106,14 @@ fn a_merge_that_reaches_the_oldest_run_drops_tombstones_and_a_checkpoint_the_fil
         store.checkpoint(b"empty").unwrap();
         settle(&store);
     }
-    assert_eq!((store.stats().runs, store.stats().disk_bytes, store.stats().index_bytes), (0, 0, 0));
+    assert_eq!(
+        (store.stats().runs, store.stats().disk_bytes, store.stats().index_bytes),
+        (0, 0, 0)
+    );
     store.checkpoint(b"empty").unwrap();
-    let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(names.into_iter().all(|name| !name.starts_with("run-")));
 }
 
@@ -138,8 +143,23 @@ fn cleared_entries_come_back_only_with_the_checkpoint_that_has_them() {
 fn values_of_every_length_and_keys_at_both_ends_come_back() {
     let dir = tempfile::tempdir().unwrap();
     let store = ColdStore::open(dir.path(), options()).unwrap();
-    let lens =
-        [0, 1, 126, 127, 128, 4076, 4077, 4078, 4079, 4080, 4096, 8192, 100_000, MAX_VALUE_LEN - 1, MAX_VALUE_LEN];
+    let lens = [
+        0,
+        1,
+        126,
+        127,
+        128,
+        4076,
+        4077,
+        4078,
+        4079,
+        4080,
+        4096,
+        8192,
+        100_000,
+        MAX_VALUE_LEN - 1,
+        MAX_VALUE_LEN,
+    ];
     let bytes = |len: usize| (0..len).map(|at| (at % 251) as u8).collect::<Vec<u8>>();
     for (n, len) in lens.into_iter().enumerate() {
         for key in [n as u64, key(n as u64), u64::MAX - n as u64] {
@@ -156,7 +176,10 @@ fn values_of_every_length_and_keys_at_both_ends_come_back() {
     assert_eq!(content(&store).unwrap().len(), 3 * lens.len() - 1, "the key 0 is twice among them");
     let error = store.put(1, &vec![0; MAX_VALUE_LEN + 1]).unwrap_err();
     assert_eq!(error.to_string(), "the value is too long: 1048577 bytes, at most 1048576");
-    assert!(matches!(store.checkpoint(&[0; MAX_TAG_LEN + 1]), Err(Error::TooLong { what: "tag", .. })));
+    assert!(matches!(
+        store.checkpoint(&[0; MAX_TAG_LEN + 1]),
+        Err(Error::TooLong { what: "tag", .. })
+    ));
 }
 
 #[test]
@@ -184,7 +207,9 @@ fn an_iteration_shows_its_range_as_it_was_when_it_began() {
         .unwrap();
     let expected = (0..1000_u64).map(|n| (key(n), n.to_le_bytes().to_vec()));
     assert_eq!(seen, expected.filter(|(key, _)| (first..=last).contains(key)).collect());
-    let stopped = store.for_each_sorted(0..=u64::MAX, |_, _| Err::<(), _>(Box::<dyn std::error::Error>::from("stop")));
+    let stopped = store.for_each_sorted(0..=u64::MAX, |_, _| {
+        Err::<(), _>(Box::<dyn std::error::Error>::from("stop"))
+    });
     assert_eq!(stopped.unwrap_err().to_string(), "stop");
 }
 
@@ -218,7 +243,10 @@ fn buffers_stay_within_their_bound_without_maintenance_and_on_a_full_disk() {
         assert!(store.stats().buffer_bytes <= most);
     }
     assert!(store.put(key(3), b"refused").is_err() && store.remove(key(4)).is_err());
-    assert_eq!((value_of(&store, key(3)), value_of(&store, key(accepted))), (Some(vec![1; 100]), None));
+    assert_eq!(
+        (value_of(&store, key(3)), value_of(&store, key(accepted))),
+        (Some(vec![1; 100]), None)
+    );
     assert_eq!(content(&store).unwrap().len() as u64, accepted);
     fs.set_capacity(None);
     store.put(key(accepted), b"again").unwrap();
@@ -266,9 +294,12 @@ fn readers_beside_writers_and_merges_find_the_newest_value() {
                 while !is_done.load(Ordering::SeqCst) {
                     for (n, newest) in newest.iter().enumerate() {
                         let at_least = newest.load(Ordering::SeqCst);
-                        let found =
-                            value_of(&store, key(n as u64)).map(|value| u64::from_le_bytes(value.try_into().unwrap()));
-                        assert!(found.unwrap_or(0) >= at_least, "key {n}: {found:?} instead of {at_least}");
+                        let found = value_of(&store, key(n as u64))
+                            .map(|value| u64::from_le_bytes(value.try_into().unwrap()));
+                        assert!(
+                            found.unwrap_or(0) >= at_least,
+                            "key {n}: {found:?} instead of {at_least}"
+                        );
                     }
                 }
             });

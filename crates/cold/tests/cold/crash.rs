@@ -19,16 +19,23 @@ fn script(model: &mut Model, ops: usize) -> Result<(), String> {
 }
 
 /// Checks an image of the disk, possibly after another power cut while it was opened.
-fn check_image(image: &SimFs, possible: &[Checkpoint], second: Option<(u64, Survival)>) -> Result<(), String> {
+fn check_image(
+    image: &SimFs,
+    possible: &[Checkpoint],
+    second: Option<(u64, Survival)>,
+) -> Result<(), String> {
     let Some((cut, survival)) = second else {
-        return open(image, possible)?.map(|_| ()).ok_or_else(|| "the disk works, and it did not open".to_owned());
+        return open(image, possible)?
+            .map(|_| ())
+            .ok_or_else(|| "the disk works, and it did not open".to_owned());
     };
     image.fault_at(cut, Fault::PowerOff);
     open(image, possible)?;
     check_image(&image.crash(survival, &mut Rng::new(cut)), possible, None)
 }
 
-/// Runs operations into a power cut at a random call, and checks possible images of the disk after it.
+/// Runs operations into a power cut at a random call, and checks possible images of the disk after
+/// it.
 fn crash_once(seed: u64, disabled: Option<SyncSite>, images: &mut u64) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let mut model = Model::new(seed);
@@ -44,9 +51,11 @@ fn crash_once(seed: u64, disabled: Option<SyncSite>, images: &mut u64) -> Result
         for round in 0..rounds {
             *images += 1;
             let image = model.fs.crash(survival, &mut rng);
-            let second = (round % 2 == 1).then(|| (rng.below(30), Survival::ALL[rng.below(5) as usize]));
-            check_image(&image, &model.possible, second)
-                .map_err(|e| format!("seed {seed}, cut {cut}, {survival:?}, again {second:?}: {e}"))?;
+            let second =
+                (round % 2 == 1).then(|| (rng.below(30), Survival::ALL[rng.below(5) as usize]));
+            check_image(&image, &model.possible, second).map_err(|e| {
+                format!("seed {seed}, cut {cut}, {survival:?}, again {second:?}: {e}")
+            })?;
         }
     }
     Ok(())
@@ -101,12 +110,14 @@ fn a_crash_at_each_call_and_again_at_each_call_of_the_next_opening() {
         for survival in Survival::ALL {
             let image = || model.fs.crash(survival, &mut Rng::new(cut));
             let whole = image();
-            check_image(&whole, &model.possible, None).unwrap_or_else(|e| panic!("cut {cut}, {survival:?}: {e}"));
+            check_image(&whole, &model.possible, None)
+                .unwrap_or_else(|e| panic!("cut {cut}, {survival:?}: {e}"));
             for second in (cut % stride..whole.calls()).step_by(stride as usize) {
                 images += 1;
                 let again = Survival::ALL[(second % 5) as usize];
-                check_image(&image(), &model.possible, Some((second, again)))
-                    .unwrap_or_else(|e| panic!("cut {cut}, {survival:?}, then {second}, {again:?}: {e}"));
+                check_image(&image(), &model.possible, Some((second, again))).unwrap_or_else(|e| {
+                    panic!("cut {cut}, {survival:?}, then {second}, {again:?}: {e}")
+                });
             }
         }
     }
@@ -127,8 +138,12 @@ fn every_call_may_fail_once() {
             script(&mut model, ops)
                 .and_then(|()| {
                     for survival in Survival::ALL {
-                        check_image(&model.fs.crash(survival, &mut Rng::new(call)), &model.possible, None)
-                            .map_err(|e| format!("{survival:?}: {e}"))?;
+                        check_image(
+                            &model.fs.crash(survival, &mut Rng::new(call)),
+                            &model.possible,
+                            None,
+                        )
+                        .map_err(|e| format!("{survival:?}: {e}"))?;
                     }
                     model.check()
                 })
@@ -138,8 +153,8 @@ fn every_call_may_fail_once() {
     report("EIO, ENOSPC, EINTR, short read or write at each call", runs);
 }
 
-/// Story: a checkpoint whose last sync failed was opened, the runs of the former one were removed, and a power cut brought
-/// the former manifest back, without its runs.
+/// Story: a checkpoint whose last sync failed was opened, the runs of the former one were removed,
+/// and a power cut brought the former manifest back, without its runs.
 #[test]
 fn a_checkpoint_that_is_visible_and_not_durable_is_made_durable_before_files_are_removed() {
     let second_checkpoint = |failing_call: Option<u64>| {
@@ -155,8 +170,11 @@ fn a_checkpoint_that_is_visible_and_not_durable_is_made_durable_before_files_are
     };
     let calls = second_checkpoint(None).0.fs.calls();
     // After its last sync a checkpoint only removes files, which may fail.
-    let (mut failed, _) =
-        (0..calls).rev().map(|call| second_checkpoint(Some(call))).find(|(_, is_made)| !is_made).unwrap();
+    let (mut failed, _) = (0..calls)
+        .rev()
+        .map(|call| second_checkpoint(Some(call)))
+        .find(|(_, is_made)| !is_made)
+        .unwrap();
     assert_eq!(failed.possible.len(), 2);
     failed.reopen().unwrap();
     assert_eq!(failed.entries.len(), 56, "the new checkpoint is visible");

@@ -1,4 +1,5 @@
-//! Wrong bytes: every file of a store cut, flipped, exchanged or missing. What is read is right, or an error names the file.
+//! Wrong bytes: every file of a store cut, flipped, exchanged or missing. What is read is right, or
+//! an error names the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,7 +50,9 @@ fn read(fs: &SimFs, entries: &Entries) -> Result<(), Error> {
     }
     for n in 0..700 {
         match store.get(key(n), <[u8]>::to_vec) {
-            Ok(found) => assert!(found.as_ref() == entries.get(&key(n)), "key {n} has another value"),
+            Ok(found) => {
+                assert!(found.as_ref() == entries.get(&key(n)), "key {n} has another value")
+            }
             Err(error) => first = first.or_else(|| Some(error.to_string())),
         }
     }
@@ -91,7 +94,9 @@ fn cut_longer_and_missing_files_are_noticed() {
     let (mut tried, stride) = (0, scaled(61, 7, 1));
     for file in files(&fs) {
         let good = fs.read(&file).unwrap();
-        for len in (0..good.len()).step_by(stride as usize).chain([good.len() + 1, good.len() + 4096]) {
+        for len in
+            (0..good.len()).step_by(stride as usize).chain([good.len() + 1, good.len() + 4096])
+        {
             tried += 1;
             let mut bytes = good.clone();
             bytes.resize(len, 0);
@@ -151,7 +156,8 @@ fn zeroed_doubled_and_exchanged_parts_are_noticed() {
 fn damage_while_a_store_is_open_is_noticed_by_reads_and_ends_no_merge_with_wrong_entries() {
     let (fs, entries) = victim();
     let store = open(&fs).unwrap();
-    let oldest = files(&fs).into_iter().find(|file| file.to_str().unwrap().contains("run-")).unwrap();
+    let oldest =
+        files(&fs).into_iter().find(|file| file.to_str().unwrap().contains("run-")).unwrap();
     let mut bytes = fs.read(&oldest).unwrap();
     bytes[5000] ^= 4;
     fs.put(&oldest, bytes);
@@ -174,7 +180,9 @@ fn damage_while_a_store_is_open_is_noticed_by_reads_and_ends_no_merge_with_wrong
     while errors < 3 {
         errors += u32::from(store.maintain().is_err());
     }
-    assert!((0..1000).all(|n| store.get(key(n), <[u8]>::to_vec).unwrap() == Some(b"newer".to_vec())));
+    assert!(
+        (0..1000).all(|n| store.get(key(n), <[u8]>::to_vec).unwrap() == Some(b"newer".to_vec()))
+    );
     store.clear();
     assert!(!store.maintain().unwrap());
     assert_eq!(content(&store).unwrap().len(), 0);

@@ -1,4 +1,5 @@
-//! Operations of every kind against a naive model, with reopening, I/O failures and power cuts among the operations.
+//! Operations of every kind against a naive model, with reopening, I/O failures and power cuts
+//! among the operations.
 //!
 //! Owns: the model, which the rest of the fault suite uses, too.
 
@@ -19,8 +20,8 @@ const KEYS: u64 = 150;
 
 pub(crate) type Entries = BTreeMap<u64, Vec<u8>>;
 
-/// The number of rounds: `FETCHWISE_FAULTS=ci` selects the size for CI, `full` the long run; the default is just large
-/// enough to detect a regression.
+/// The number of rounds: `FETCHWISE_FAULTS=ci` selects the size for CI, `full` the long run; the
+/// default is just large enough to detect a regression.
 pub(crate) fn scaled(quick: u64, ci: u64, long: u64) -> u64 {
     match std::env::var("FETCHWISE_FAULTS").as_deref() {
         Ok("full") => long,
@@ -108,7 +109,8 @@ pub(crate) struct Model {
     salt: u64,
 }
 
-/// Sets errors of the disk aside. Everything else that a store reports is wrong: nobody changes its bytes.
+/// Sets errors of the disk aside. Everything else that a store reports is wrong: nobody changes its
+/// bytes.
 fn unless_failed<T>(result: Result<T, Error>) -> Result<Option<T>, String> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -118,8 +120,12 @@ fn unless_failed<T>(result: Result<T, Error>) -> Result<Option<T>, String> {
 }
 
 /// Opens a store and checks that it has one of the possible contents; nothing if the disk fails.
-pub(crate) fn open(fs: &SimFs, possible: &[Checkpoint]) -> Result<Option<(ColdStore, Checkpoint)>, String> {
-    let opened = unless_failed(ColdStore::open_with(Arc::new(fs.clone()), Path::new(DIR), options()))?;
+pub(crate) fn open(
+    fs: &SimFs,
+    possible: &[Checkpoint],
+) -> Result<Option<(ColdStore, Checkpoint)>, String> {
+    let opened =
+        unless_failed(ColdStore::open_with(Arc::new(fs.clone()), Path::new(DIR), options()))?;
     let Some(store) = opened else { return Ok(None) };
     let Some(entries) = unless_failed(content(&store))? else { return Ok(None) };
     let found = Checkpoint { tag: store.tag().map(<[u8]>::to_vec), entries };
@@ -127,7 +133,11 @@ pub(crate) fn open(fs: &SimFs, possible: &[Checkpoint]) -> Result<Option<(ColdSt
         return Ok(Some((store, found)));
     }
     let tags: Vec<_> = possible.iter().map(|checkpoint| &checkpoint.tag).collect();
-    Err(format!("opened with tag {:?} and {} entries, possible are {tags:?}", found.tag, found.entries.len()))
+    Err(format!(
+        "opened with tag {:?} and {} entries, possible are {tags:?}",
+        found.tag,
+        found.entries.len()
+    ))
 }
 
 impl Model {
@@ -184,11 +194,15 @@ impl Model {
                 let key = key(u64::from(at) % (2 * KEYS));
                 let expected = self.entries.get(&key);
                 match unless_failed(store.get(key, <[u8]>::to_vec))? {
-                    Some(found) if found.as_ref() != expected => return Err(format!("{key}: {found:?}")),
+                    Some(found) if found.as_ref() != expected => {
+                        return Err(format!("{key}: {found:?}"));
+                    }
                     _ => {}
                 }
             }
-            Op::Iterate(first, last) => self.iterate(u64::from(first) << 56..=u64::from(last) << 56)?,
+            Op::Iterate(first, last) => {
+                self.iterate(u64::from(first) << 56..=u64::from(last) << 56)?
+            }
             Op::Maintain => drop(unless_failed(store.maintain())?),
             Op::Settle => while unless_failed(store.maintain())? == Some(true) {},
             Op::Checkpoint => drop(self.checkpoint()?),
@@ -198,7 +212,8 @@ impl Model {
             }
             Op::Reopen => self.reopen()?,
             Op::Fault(after, fault) => {
-                let fault = [Fault::Eio, Fault::Enospc, Fault::Eintr, Fault::Short][usize::from(fault) % 4];
+                let fault =
+                    [Fault::Eio, Fault::Enospc, Fault::Eintr, Fault::Short][usize::from(fault) % 4];
                 self.fs.fault_at(self.fs.calls() + u64::from(after), fault);
             }
             Op::Crash(survival, seed) => {
@@ -221,8 +236,11 @@ impl Model {
             Ok(())
         });
         let is_read = unless_failed(iterated)?.is_some();
-        let expected =
-            self.entries.iter().filter(|(key, _)| keys.contains(key)).map(|(key, value)| (*key, value.clone()));
+        let expected = self
+            .entries
+            .iter()
+            .filter(|(key, _)| keys.contains(key))
+            .map(|(key, value)| (*key, value.clone()));
         if is_read && !expected.eq(found.iter().cloned()) {
             return Err(format!("{} entries found in {keys:?}", found.len()));
         }
@@ -247,8 +265,12 @@ impl Model {
 #[test]
 fn operations_in_any_order_agree_with_the_model() {
     let cases = scaled(80, 2000, 20_000) as u32;
-    let config =
-        ProptestConfig { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(11), ..Default::default() };
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(11),
+        ..Default::default()
+    };
     let tried = std::cell::Cell::new(0);
     let result = TestRunner::new(config).run(&prop::collection::vec(op(), 1..120), |ops| {
         let mut model = Model::new(7);
@@ -259,5 +281,8 @@ fn operations_in_any_order_agree_with_the_model() {
         model.check().map_err(TestCaseError::fail)
     });
     result.unwrap();
-    report("operations against a model, with reopening, faults and power cuts among them", tried.get());
+    report(
+        "operations against a model, with reopening, faults and power cuts among them",
+        tried.get(),
+    );
 }

@@ -1,7 +1,7 @@
 //! A queue of links in little memory: about ten bytes per link instead of the link itself.
 //!
-//! A link is named by its offset in the list, from which its text is read again. Neighbours in a queue have similar
-//! numbers, so each link is stored as its differences from the one before.
+//! A link is named by its offset in the list, from which its text is read again. Neighbours in a
+//! queue have similar numbers, so each link is stored as its differences from the one before.
 //!
 //! Invariants: links leave in the order in which they came. Memory is freed as links leave.
 //!
@@ -34,8 +34,8 @@ pub struct QueuedLink {
 /// A queue of links. It is small itself, because there may be as many as hosts.
 #[derive(Debug, Default)]
 pub(super) struct LinkQueue {
-    /// The chunk that links leave, which may be the only one. Like the last one it is outside of `middle`, where it would
-    /// be one access to memory further away.
+    /// The chunk that links leave, which may be the only one. Like the last one it is outside of
+    /// `middle`, where it would be one access to memory further away.
     first: Vec<u8>,
     /// The chunk that links come into; empty while `first` is the only one.
     last_chunk: Vec<u8>,
@@ -69,7 +69,8 @@ impl LinkQueue {
     pub(super) fn push(&mut self, link: QueuedLink) {
         let (mut bytes, mut len) = ([0; MAX_BYTES], 0);
         let [last, _] = self.last;
-        let offset = zigzag(link.offset, last.offset) << 2 | u64::from(link.refused.min(MAX_REFUSED));
+        let offset =
+            zigzag(link.offset, last.offset) << 2 | u64::from(link.refused.min(MAX_REFUSED));
         for value in [offset, zigzag(link.line, last.line), zigzag(link.number, last.number)] {
             write(value, &mut bytes, &mut len);
         }
@@ -117,7 +118,11 @@ impl LinkQueue {
             self.first = next.unwrap_or_else(|| std::mem::take(&mut self.last_chunk));
             self.middle = self.middle.take().filter(|middle| !middle.0.is_empty());
         }
-        debug_assert_eq!(self.len == 0, self.first.is_empty(), "a queue without links has bytes, or the reverse");
+        debug_assert_eq!(
+            self.len == 0,
+            self.first.is_empty(),
+            "a queue without links has bytes, or the reverse"
+        );
         Some(link)
     }
 }
@@ -176,8 +181,9 @@ mod tests {
     }
 
     fn link() -> impl Strategy<Value = QueuedLink> {
-        (0..1_u64 << 60, any::<u64>(), any::<u64>(), 0..=MAX_REFUSED)
-            .prop_map(|(offset, line, number, refused)| QueuedLink { offset, line, number, refused })
+        (0..1_u64 << 60, any::<u64>(), any::<u64>(), 0..=MAX_REFUSED).prop_map(
+            |(offset, line, number, refused)| QueuedLink { offset, line, number, refused },
+        )
     }
 
     proptest! {
@@ -207,7 +213,12 @@ mod tests {
         let mut queue = LinkQueue::default();
         for n in 0..1_000 {
             // One line in a hundred thousand, as in a list whose hosts take turns.
-            queue.push(QueuedLink { offset: n * 6_000_000, line: n * 100_000, number: n * 100_000, refused: 0 });
+            queue.push(QueuedLink {
+                offset: n * 6_000_000,
+                line: n * 100_000,
+                number: n * 100_000,
+                refused: 0,
+            });
         }
         assert!(queue.bytes() <= 11_000, "{}", queue.bytes());
     }

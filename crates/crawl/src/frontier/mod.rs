@@ -1,10 +1,12 @@
-//! The frontier: links that are read and not started, with one queue per host, and the hosts by the time at which they
-//! may be asked.
+//! The frontier: links that are read and not started, with one queue per host, and the hosts by the
+//! time at which they may be asked.
 //!
-//! Invariants: a host is listed at most once, and only if it has a link to give. Among the ready hosts, the one whose
-//! site has the fewest open links goes next, then the one that has the fewest itself, in turns among equals. So hosts
-//! and sites that hang cannot take every slot, and a host with few links waits no longer than one with many. A link that is put back goes to the front of its host. A step depends
-//! on the number of hosts by its logarithm, and not on the number of links.
+//! Invariants: a host is listed at most once, and only if it has a link to give. Among the ready
+//! hosts, the one whose site has the fewest open links goes next, then the one that has the fewest
+//! itself, in turns among equals. So hosts and sites that hang cannot take every slot, and a host
+//! with few links waits no longer than one with many. A link that is put back goes to the front of
+//! its host. A step depends on the number of hosts by its logarithm, and not on the number of
+//! links.
 //!
 //! Must not know: how a link is read or fetched, and how a host's pace is computed.
 
@@ -24,7 +26,8 @@ mod host_id;
 mod link_queue;
 mod site_places;
 
-/// The time for the first link of a host. When it is over, the others no longer wait for it: its URL may hang.
+/// The time for the first link of a host. When it is over, the others no longer wait for it: its
+/// URL may hang.
 const FIRST_LINK_TIME: Duration = Duration::from_secs(5);
 /// After a longer wait than this, a host is probed by a single link.
 const LONG_WAIT: Duration = Duration::from_secs(2);
@@ -61,9 +64,10 @@ struct HostEntry {
     at: Timestamp,
     position: ListPosition,
     open: u32,
-    /// While this is set, one link goes at a time until one has ended. The host is new or had a long wait, so other
-    /// links would only take slots and wait for what the first one finds out. The value is the number of links that
-    /// were already open: they do not count, because they may wait for the same answer.
+    /// While this is set, one link goes at a time until one has ended. The host is new or had a
+    /// long wait, so other links would only take slots and wait for what the first one finds out.
+    /// The value is the number of links that were already open: they do not count, because they may
+    /// wait for the same answer.
     open_before_probe: Option<u32>,
     /// The time at which the others stop waiting for the first link.
     first_link_until: Option<Timestamp>,
@@ -82,7 +86,8 @@ enum ListPosition {
 }
 
 impl Frontier {
-    /// Returns an empty frontier that opens at most `per_host` links of a host, and divides `places` among sites.
+    /// Returns an empty frontier that opens at most `per_host` links of a host, and divides
+    /// `places` among sites.
     pub fn new(per_host: Option<u8>, places: usize) -> Self {
         Self {
             ids: HashMap::new(),
@@ -116,8 +121,8 @@ impl Frontier {
         self.list(id);
     }
 
-    /// Puts back a link that was started and has to wait. It is the next one of its host, which is not asked before
-    /// `until`.
+    /// Puts back a link that was started and has to wait. It is the next one of its host, which is
+    /// not asked before `until`.
     pub fn back(&mut self, host: HostId, link: QueuedLink, until: Timestamp) {
         self.returned(host, until, PlaceUse::Unused).returned.get_or_insert_default().0.push(link);
         self.list(host);
@@ -143,8 +148,8 @@ impl Frontier {
         entry
     }
 
-    /// Returns the next link whose host is ready at `now`. It counts as open until [`ended`](Self::ended),
-    /// [`back`](Self::back) or [`refused`](Self::refused).
+    /// Returns the next link whose host is ready at `now`. It counts as open until
+    /// [`ended`](Self::ended), [`back`](Self::back) or [`refused`](Self::refused).
     pub fn pop(&mut self, now: Timestamp) -> Option<(HostId, QueuedLink)> {
         self.time = now;
         self.stop_waiting_for_first_links(now);
@@ -160,12 +165,16 @@ impl Frontier {
         let host = self.sites.pop()?;
         let entry = &mut self.hosts[host.index()];
         entry.position = ListPosition::Nowhere;
-        let link = entry.returned.as_mut().and_then(|links| links.0.pop()).or_else(|| entry.links.pop());
+        let link =
+            entry.returned.as_mut().and_then(|links| links.0.pop()).or_else(|| entry.links.pop());
         if link.is_some() {
             entry.open += 1;
             self.sites.opened(entry.site);
         }
-        if entry.open_before_probe.is_some() && entry.at == Timestamp::default() && entry.first_link_until.is_none() {
+        if entry.open_before_probe.is_some()
+            && entry.at == Timestamp::default()
+            && entry.first_link_until.is_none()
+        {
             let until = now.saturating_add(FIRST_LINK_TIME);
             entry.first_link_until = Some(until);
             self.first_links.insert((until, host));
@@ -210,14 +219,15 @@ impl Frontier {
             (entry.open_before_probe, entry.at) = (None, Timestamp::default());
         }
         match entry.open == 0 && entry.len() == 0 {
-            // The next link of the host gets a new time to wait. Without links the host is in no list.
+            // The next link of the host gets a new time to wait. Without links the host is in no
+            // list.
             true => self.remove(host),
             false => self.list(host),
         }
     }
 
-    /// Ends the wait of a host at `now`, because its pause was ended early. If the wait was long, a single link still
-    /// probes it.
+    /// Ends the wait of a host at `now`, because its pause was ended early. If the wait was long, a
+    /// single link still probes it.
     pub fn release(&mut self, host: &str, now: Timestamp) {
         if let Some(id) = self.ids.get(host).copied() {
             self.end_wait(id, now);
@@ -312,7 +322,11 @@ impl Frontier {
     fn remove(&mut self, host: HostId) {
         let entry = &mut self.hosts[host.index()];
         debug_assert_eq!((entry.open, entry.len()), (0, 0), "a host with links is forgotten");
-        debug_assert_eq!(entry.position, ListPosition::Nowhere, "a host without links is in a list");
+        debug_assert_eq!(
+            entry.position,
+            ListPosition::Nowhere,
+            "a host without links is in a list"
+        );
         if let Some(until) = entry.first_link_until.take() {
             self.first_links.remove(&(until, host));
         }
@@ -329,7 +343,9 @@ impl Frontier {
         let wanted = match entry.position {
             _ if !may_go => ListPosition::Nowhere,
             // It keeps its turn.
-            ListPosition::Ready(_, turn) if entry.at <= self.time => ListPosition::Ready(entry.open, turn),
+            ListPosition::Ready(_, turn) if entry.at <= self.time => {
+                ListPosition::Ready(entry.open, turn)
+            }
             _ if entry.at <= self.time => {
                 self.turns += 1;
                 ListPosition::Ready(entry.open, self.turns)
@@ -448,9 +464,16 @@ mod tests {
         let (a, first) = frontier.pop(NOW).unwrap();
         frontier.back(a, first, after(500));
         let (b, _) = frontier.pop(NOW).unwrap();
-        assert_eq!(frontier.withdraw("a").iter().map(|link| link.number).collect::<Vec<_>>(), [1, 3, 4]);
+        assert_eq!(
+            frontier.withdraw("a").iter().map(|link| link.number).collect::<Vec<_>>(),
+            [1, 3, 4]
+        );
         assert!(frontier.withdraw("b").is_empty() && frontier.withdraw("c").is_empty());
-        assert_eq!((frontier.len(), frontier.host_count(), frontier.next_at()), (0, 1, None), "one of b is open");
+        assert_eq!(
+            (frontier.len(), frontier.host_count(), frontier.next_at()),
+            (0, 1, None),
+            "one of b is open"
+        );
         frontier.ended(b, PlaceUse::Prompt);
         frontier.push("a", link(5));
         assert_eq!((frontier.host_count(), pop(&mut frontier, NOW)), (1, Some(5)));
@@ -504,7 +527,10 @@ mod tests {
         let a = frontier.ids["a"];
         assert_eq!(all(&mut frontier, NOW), [1]);
         frontier.refused(a, QueuedLink { refused: 1, ..link(1) }, after(60_000));
-        assert_eq!((all(&mut frontier, after(59_999)), all(&mut frontier, after(60_000))), (vec![], vec![2]));
+        assert_eq!(
+            (all(&mut frontier, after(59_999)), all(&mut frontier, after(60_000))),
+            (vec![], vec![2])
+        );
         frontier.ended(a, PlaceUse::Prompt);
         assert_eq!(all(&mut frontier, after(60_000)), [3, 4, 1], "a refused link goes last");
     }
@@ -514,7 +540,10 @@ mod tests {
         let mut frontier = Frontier::new(None, 16);
         (1..=3).for_each(|number| frontier.push("a", link(number)));
         assert_eq!((all(&mut frontier, NOW), frontier.next_at()), (vec![1], Some(after(5_000))));
-        assert_eq!((all(&mut frontier, after(4_999)), all(&mut frontier, after(5_000))), (vec![], vec![2, 3]));
+        assert_eq!(
+            (all(&mut frontier, after(4_999)), all(&mut frontier, after(5_000))),
+            (vec![], vec![2, 3])
+        );
         assert_eq!(frontier.next_at(), None);
     }
 
@@ -526,7 +555,10 @@ mod tests {
         assert_eq!(all(&mut frontier, after(10)), [3]);
         frontier.release("a", after(20));
         frontier.release("unknown", after(20));
-        assert_eq!((frontier.next_at(), all(&mut frontier, after(20))), (Some(Timestamp::default()), vec![1]));
+        assert_eq!(
+            (frontier.next_at(), all(&mut frontier, after(20))),
+            (Some(Timestamp::default()), vec![1])
+        );
         frontier.ended(a, PlaceUse::Prompt);
         assert_eq!(all(&mut frontier, after(20)), [2]);
     }
@@ -536,9 +568,13 @@ mod tests {
         let mut frontier = frontier(&[("a", 1), ("a", 2), ("a", 3), ("a", 4)]);
         let a = frontier.ids["a"];
         assert_eq!([(); 2].map(|()| pop(&mut frontier, NOW)), [Some(1), Some(2)]);
-        // The first link was blocked and waits for another one to confirm the block; the second one has to wait.
+        // The first link was blocked and waits for another one to confirm the block; the second one
+        // has to wait.
         frontier.back(a, link(2), after(3_000));
-        assert_eq!((all(&mut frontier, after(2_999)), all(&mut frontier, after(3_000))), (vec![], vec![2]));
+        assert_eq!(
+            (all(&mut frontier, after(2_999)), all(&mut frontier, after(3_000))),
+            (vec![], vec![2])
+        );
         frontier.refused(a, link(2), after(20_000));
         frontier.refused(a, link(1), after(20_000));
         assert_eq!(all(&mut frontier, after(20_000)), [3], "no other link is open now");
@@ -552,9 +588,17 @@ mod tests {
         assert_eq!((frontier.len(), frontier.hosts().collect::<Vec<_>>()), (1, vec![("a", 1)]));
         frontier.pop(after(100)).unwrap();
         frontier.ended(a, PlaceUse::Prompt);
-        assert!(frontier.ids.is_empty() && frontier.waiting.is_empty() && frontier.pop(after(100)).is_none());
+        assert!(
+            frontier.ids.is_empty()
+                && frontier.waiting.is_empty()
+                && frontier.pop(after(100)).is_none()
+        );
         frontier.push("b", link);
-        assert_eq!((frontier.hosts.len(), frontier.host_count()), (1, 1), "its place is used again");
+        assert_eq!(
+            (frontier.hosts.len(), frontier.host_count()),
+            (1, 1),
+            "its place is used again"
+        );
     }
 
     #[test]
@@ -562,7 +606,10 @@ mod tests {
         let mut frontier = frontier(&[("a", 1), ("a", 2), ("b", 3)]);
         let (a, _) = frontier.pop(NOW).unwrap();
         frontier.clear();
-        assert_eq!((frontier.len(), frontier.pop(after(10_000)), frontier.next_at()), (0, None, None));
+        assert_eq!(
+            (frontier.len(), frontier.pop(after(10_000)), frontier.next_at()),
+            (0, None, None)
+        );
         frontier.ended(a, PlaceUse::Prompt);
         assert_eq!(frontier.hosts().count(), 0);
     }
@@ -595,7 +642,8 @@ mod tests {
     }
 
     proptest! {
-        /// A plain model holds the links of each host in one list and knows until when a host waits.
+        /// A plain model holds the links of each host in one list and knows until when a host
+        /// waits.
         #[test]
         fn every_link_leaves_once_in_order_and_not_before_its_host_is_ready(
             events in prop::collection::vec(event(), 0..300), per_host in prop::option::of(1..4_u8),

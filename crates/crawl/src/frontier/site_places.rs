@@ -1,12 +1,12 @@
 //! The places of a crawl by site: which site gives the next link, and how many places it may hold.
 //!
-//! A site is all that one party can get: the hosts of one registered name, or the addresses of one network. Names below
-//! a site cost nothing, so hosts alone are no measure of a fair share.
+//! A site is all that one party can get: the hosts of one registered name, or the addresses of one
+//! network. Names below a site cost nothing, so hosts alone are no measure of a fair share.
 //!
-//! Invariants: while other sites have links, a site holds at most three quarters of the places, and a quarter as long as
-//! it owes: it is new, or its links hung. A site alone in the crawl has no limit. Among sites, the one with the fewest
-//! open links goes first; within a site, the host with the fewest. A step depends on the number of hosts by its
-//! logarithm.
+//! Invariants: while other sites have links, a site holds at most three quarters of the places, and
+//! a quarter as long as it owes: it is new, or its links hung. A site alone in the crawl has no
+//! limit. Among sites, the one with the fewest open links goes first; within a site, the host with
+//! the fewest. A step depends on the number of hosts by its logarithm.
 //!
 //! Must not know: links, time, and when a host is ready.
 
@@ -19,7 +19,8 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::heuristic::url::{network_of, registered_domain};
 use fetchwise::pipeline::Report;
 
-/// The share of the places that a site holds at most while it owes, and that it leaves to others when it does not.
+/// The share of the places that a site holds at most while it owes, and that it leaves to others
+/// when it does not.
 const SHARE: usize = 4;
 /// A link without any response hung if it took as long as this.
 const LONG: Duration = Duration::from_secs(5);
@@ -39,7 +40,8 @@ pub(super) struct SitePlaces {
     unused: Vec<SiteId>,
     /// Ready hosts of each site by the number of their open links, then by turn.
     hosts: BTreeSet<(SiteId, u32, u64, HostId)>,
-    /// Sites that may give a link by the number of their open links, then by the turn of their first host.
+    /// Sites that may give a link by the number of their open links, then by the turn of their
+    /// first host.
     ready: BTreeSet<(u32, u64, SiteId)>,
     share: u32,
     places: u32,
@@ -65,7 +67,8 @@ struct Site {
     name: Arc<str>,
     hosts: u32,
     open: u32,
-    /// The number of links that have to end in time before the site may hold more than a quarter of the places.
+    /// The number of links that have to end in time before the site may hold more than a quarter of
+    /// the places.
     debt: u32,
     /// Its key in `ready`.
     listed: Option<(u32, u64)>,
@@ -88,14 +91,19 @@ impl SitePlaces {
 
     /// Adds a host to its site.
     pub(super) fn enter(&mut self, host: &Arc<str>) -> SiteId {
-        let network = host.trim_matches(['[', ']']).parse().ok().map(|address| network_of(address).to_string());
+        let network = host
+            .trim_matches(['[', ']'])
+            .parse()
+            .ok()
+            .map(|address| network_of(address).to_string());
         let name = network.as_deref().or_else(|| registered_domain(host)).unwrap_or(host);
         if let Some(&id) = self.ids.get(name) {
             self.sites[id.index()].hosts += 1;
             return id;
         }
         let name = if *name == **host { Arc::clone(host) } else { name.into() };
-        let site = Site { name: Arc::clone(&name), hosts: 1, open: 0, debt: NEW_DEBT, listed: None };
+        let site =
+            Site { name: Arc::clone(&name), hosts: 1, open: 0, debt: NEW_DEBT, listed: None };
         let id = match self.unused.pop() {
             Some(id) => {
                 self.sites[id.index()] = site;
@@ -122,7 +130,11 @@ impl SitePlaces {
         if site.hosts > 0 {
             return;
         }
-        debug_assert_eq!((site.open, site.listed), (0, None), "a site without hosts has a link to give");
+        debug_assert_eq!(
+            (site.open, site.listed),
+            (0, None),
+            "a site without hosts has a link to give"
+        );
         self.ids.remove(&site.name);
         self.unused.push(id);
         if self.ids.len() == 1
@@ -196,14 +208,18 @@ impl SitePlaces {
 
     fn first(&self, id: SiteId) -> Option<(SiteId, u32, u64, HostId)> {
         let next = SiteId(id.0 + 1);
-        self.hosts.range((id, 0, 0, HostId::default())..(next, 0, 0, HostId::default())).next().copied()
+        self.hosts
+            .range((id, 0, 0, HostId::default())..(next, 0, 0, HostId::default()))
+            .next()
+            .copied()
     }
 
     /// Lists a site under its present key, if it may give a link.
     fn list(&mut self, id: SiteId) {
         let site = &self.sites[id.index()];
         let may_go = site.open < self.limit(site);
-        let wanted = if may_go { self.first(id).map(|(_, _, turn, _)| (site.open, turn)) } else { None };
+        let wanted =
+            if may_go { self.first(id).map(|(_, _, turn, _)| (site.open, turn)) } else { None };
         let site = &mut self.sites[id.index()];
         let listed = std::mem::replace(&mut site.listed, wanted);
         if listed == wanted {
@@ -226,7 +242,9 @@ impl PlaceUse {
         let is_silent = report.status.is_none() && report.duration >= LONG;
         match report.success {
             false if report.requests == 0 => Self::Unused,
-            false if is_silent || report.error_type == Some(ErrorKind::Timeout.name()) => Self::Hung,
+            false if is_silent || report.error_type == Some(ErrorKind::Timeout.name()) => {
+                Self::Hung
+            }
             _ => Self::Prompt,
         }
     }
@@ -257,7 +275,8 @@ mod tests {
     }
 
     fn push(frontier: &mut Frontier, host: &str, links: u64) {
-        (0..links).for_each(|number| frontier.push(host, QueuedLink { number, ..QueuedLink::default() }));
+        (0..links)
+            .for_each(|number| frontier.push(host, QueuedLink { number, ..QueuedLink::default() }));
     }
 
     fn of(frontier: &Frontier, open: &[HostId], suffix: &str) -> usize {
@@ -335,7 +354,9 @@ mod tests {
     fn sites_share_the_places_however_many_hosts_they_have() {
         let mut frontier = Frontier::new(None, PLACES);
         (0..50).for_each(|n| push(&mut frontier, &format!("h{n}.large.example"), 9));
-        ["small.example", "other.example", "third.example"].iter().for_each(|host| push(&mut frontier, host, 90));
+        ["small.example", "other.example", "third.example"]
+            .iter()
+            .for_each(|host| push(&mut frontier, host, 90));
         let mut open = Vec::new();
         for _ in 0..3 {
             fill(&mut frontier, &mut open);

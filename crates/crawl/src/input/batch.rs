@@ -1,4 +1,5 @@
-//! What a feed passes on to the scheduler: links, invalid lines, and hosts whose links went to another node.
+//! What a feed passes on to the scheduler: links, invalid lines, and hosts whose links went to
+//! another node.
 
 use crate::error::CrawlError;
 use crate::frontier::QueuedLink;

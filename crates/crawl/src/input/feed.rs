@@ -1,8 +1,8 @@
 //! The input of a crawl: addresses, files or stdin, in order, or a work queue.
 //!
-//! A separate thread reads it to its end and passes on where each link stands and which host it has. It leaves out
-//! duplicates, and links that an earlier run finished. So reading waits for no host, and a slow pipe delays nothing
-//! else.
+//! A separate thread reads it to its end and passes on where each link stands and which host it
+//! has. It leaves out duplicates, and links that an earlier run finished. So reading waits for no
+//! host, and a slow pipe delays nothing else.
 //!
 //! Must not know: the order in which links are fetched.
 
@@ -30,9 +30,11 @@ use fetchwise::pipeline::Link;
 
 /// The number of links that are passed on at once.
 const BATCH: usize = 1_024;
-/// The number of batches that the thread is ahead of the scheduler, which is busy with results in between.
+/// The number of batches that the thread is ahead of the scheduler, which is busy with results in
+/// between.
 const AHEAD: usize = 64;
-/// The number of links that are remembered to find duplicates: one more would double the memory of the table.
+/// The number of links that are remembered to find duplicates: one more would double the memory of
+/// the table.
 const MAX_SEEN: usize = (1 << 22) / 8 * 7;
 
 /// The input of a run, opened.
@@ -83,11 +85,18 @@ impl Input {
                 LinkSource::Url(url) => sources.push(Source::One(before + 1, url.clone())),
                 LinkSource::Stdin => {
                     let lines = Lines::new(Box::new(io::stdin()), MAX_LINE_BYTES);
-                    sources.push(Source::Lines { lines, path: PathBuf::from("stdin"), is_file: false, count: None });
+                    sources.push(Source::Lines {
+                        lines,
+                        path: PathBuf::from("stdin"),
+                        is_file: false,
+                        count: None,
+                    });
                 }
                 // A results file is read whole: its last line may be about its first link.
                 LinkSource::Results(path) => {
-                    sources.extend(results_file::read(path, &spec.only)?.into_iter().map(Source::Retried));
+                    sources.extend(
+                        results_file::read(path, &spec.only)?.into_iter().map(Source::Retried),
+                    );
                 }
                 LinkSource::File(path) => {
                     let lines = Lines::of_file(path, MAX_LINE_BYTES)?;
@@ -105,7 +114,8 @@ impl Input {
         Ok(Self { sources, file, named: spec.named.clone(), listed: spec.listed.clone(), total })
     }
 
-    /// Starts to read, without the links that an earlier run finished. What is not in a file is spooled in `dir`.
+    /// Starts to read, without the links that an earlier run finished. What is not in a file is
+    /// spooled in `dir`.
     pub(crate) fn start(self, dir: &Path, earlier: EarlierLinks) -> Result<InputFeed, CrawlError> {
         let list = Arc::new(LinkList::new(dir, self.named, self.listed).with_file(self.file));
         let (to, batches) = mpsc::channel(AHEAD);
@@ -128,7 +138,11 @@ impl Input {
 
     /// Starts to take links from a work queue.
     #[cfg(feature = "fleet")]
-    pub(crate) fn start_queue(self, dir: &Path, reader: fetchwise_fleet::queue::QueueReader) -> InputFeed {
+    pub(crate) fn start_queue(
+        self,
+        dir: &Path,
+        reader: fetchwise_fleet::queue::QueueReader,
+    ) -> InputFeed {
         let list = Arc::new(LinkList::new(dir, self.named, self.listed));
         InputFeed { from: FeedSource::Queue(QueueFeed::new(reader, Arc::clone(&list))), list }
     }
@@ -153,7 +167,8 @@ impl InputFeed {
         }
     }
 
-    /// Returns the number of links of the work queue without a result, at all nodes; none for any other input.
+    /// Returns the number of links of the work queue without a result, at all nodes; none for any
+    /// other input.
     pub(crate) fn queue_left(&self) -> Option<u64> {
         match &self.from {
             FeedSource::Reader(_) => None,
@@ -246,13 +261,19 @@ impl Reader {
             match source {
                 Source::One(position, url) => {
                     let link = self.list.argument(&url);
-                    self.add(&link, InputPosition::Position(position), |list| list.add_argument(&url))?;
+                    self.add(&link, InputPosition::Position(position), |list| {
+                        list.add_argument(&url)
+                    })?;
                 }
                 Source::Retried(left) => {
                     let link = self.list.retried(&left.url, left.id.as_deref());
-                    self.add(&link, left.place, |list| list.add_retried(left.place, &left.url, left.id.as_deref()))?;
+                    self.add(&link, left.place, |list| {
+                        list.add_retried(left.place, &left.url, left.id.as_deref())
+                    })?;
                 }
-                Source::Lines { lines, path, is_file, .. } => self.read_lines(lines, &path, is_file)?,
+                Source::Lines { lines, path, is_file, .. } => {
+                    self.read_lines(lines, &path, is_file)?
+                }
             }
         }
         Ok(())
@@ -269,7 +290,9 @@ impl Reader {
                 Ok(Some(line)) => line,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    self.batch.items.push(Item::Broken(CrawlError::Read { path: path.to_owned(), error }));
+                    self.batch
+                        .items
+                        .push(Item::Broken(CrawlError::Read { path: path.to_owned(), error }));
                     self.pass_on()?;
                     return Err(Stopped);
                 }
@@ -289,7 +312,8 @@ impl Reader {
                 }
                 Ok((Some(Err(error)), _)) | Err(error) => error,
             };
-            let bad = Item::Bad { number: self.number, place: InputPosition::Line(line.number), error };
+            let bad =
+                Item::Bad { number: self.number, place: InputPosition::Line(line.number), error };
             self.number += 1;
             self.batch.items.push(bad);
             self.pass_on_if_full()?;
@@ -297,7 +321,12 @@ impl Reader {
     }
 
     /// Adds a link unless it is left out.
-    fn add(&mut self, link: &Link, place: InputPosition, keep: impl FnOnce(&LinkList) -> u64) -> Result<(), Stopped> {
+    fn add(
+        &mut self,
+        link: &Link,
+        place: InputPosition,
+        keep: impl FnOnce(&LinkList) -> u64,
+    ) -> Result<(), Stopped> {
         if self.is_duplicate(link) {
             self.batch.duplicates += 1;
         } else if self.earlier.leaves_out(link) {
@@ -309,7 +338,8 @@ impl Reader {
             self.number += 1;
         } else {
             let line = place.line().or(place.position()).unwrap_or_default();
-            let link_at = QueuedLink { offset: keep(&self.list), line, number: self.number, refused: 0 };
+            let link_at =
+                QueuedLink { offset: keep(&self.list), line, number: self.number, refused: 0 };
             self.number += 1;
             self.batch.items.push(Item::Link { host: host_of(&link.url), link: link_at });
         }

@@ -39,7 +39,10 @@ pub fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
     }
     let expected = r#"{"url", "id", "learning", "prefer", "tags"}"#;
     let read: Result<LinkJson, _> = serde_json::from_str(line);
-    Some(read.map_err(|error| format!("not a JSON object {expected}: {error}")).and_then(|json| of_json(json, base)))
+    Some(
+        read.map_err(|error| format!("not a JSON object {expected}: {error}"))
+            .and_then(|json| of_json(json, base)),
+    )
 }
 
 /// Returns the link of a JSON line; its own fields take precedence over the common ones.
@@ -49,17 +52,28 @@ fn of_json(json: LinkJson, base: &Link) -> Result<Link, String> {
     for (kind, value) in &json.tags {
         heuristics.push(Heuristic::of_caller(kind, value).map_err(|error| error.to_string())?);
     }
-    heuristics.extend(base.heuristics.iter().filter(|tag| !json.tags.contains_key(&*tag.kind)).cloned());
-    Ok(Link { url: json.url, id: json.id, learning: json.learning, prefer, heuristics, ..base.clone() })
+    heuristics
+        .extend(base.heuristics.iter().filter(|tag| !json.tags.contains_key(&*tag.kind)).cloned());
+    Ok(Link {
+        url: json.url,
+        id: json.id,
+        learning: json.learning,
+        prefer,
+        heuristics,
+        ..base.clone()
+    })
 }
 
 /// Returns the host of a URL in the form of pauses and paces; an empty one for an invalid URL.
 pub fn host_of(url: &str) -> Box<str> {
-    parse(url).ok().and_then(|url| url.host_str().map(|host| domain_of(host).into())).unwrap_or_default()
+    parse(url)
+        .ok()
+        .and_then(|url| url.host_str().map(|host| domain_of(host).into()))
+        .unwrap_or_default()
 }
 
-/// Returns the hash of all that a link consists of. `text` is a buffer. Addresses that lead to the same request are one:
-/// fragments, users and the case of a host reach no server.
+/// Returns the hash of all that a link consists of. `text` is a buffer. Addresses that lead to the
+/// same request are one: fragments, users and the case of a host reach no server.
 pub fn hash(link: &Link, text: &mut String) -> u64 {
     let Link { url, id, learning, prefer, heuristics, robots } = link;
     text.clear();
@@ -69,7 +83,8 @@ pub fn hash(link: &Link, text: &mut String) -> u64 {
     }
     let written = write!(text, "\0{learning:?}{robots:?}\0{id:?}\0{prefer:?}");
     // Most links have none, and their text takes long.
-    let written = written.and_then(|()| if heuristics.is_empty() { Ok(()) } else { write!(text, "{heuristics:?}") });
+    let written = written
+        .and_then(|()| if heuristics.is_empty() { Ok(()) } else { write!(text, "{heuristics:?}") });
     debug_assert!(written.is_ok(), "writing to a string does not fail");
     xxh3_64(text.as_bytes())
 }
@@ -81,14 +96,14 @@ mod tests {
 
     #[test]
     fn a_line_is_a_url_or_a_json_object() {
-        let base = Link { prefer: Some("f".to_owned()), robots: RobotsUse::Obey, ..Link::default() };
+        let base =
+            Link { prefer: Some("f".to_owned()), robots: RobotsUse::Obey, ..Link::default() };
         assert!(link("  ", &base).is_none() && link("# later", &base).is_none());
         assert_eq!(
             link(" http://e.org/ ", &base).unwrap().unwrap(),
             Link { url: "http://e.org/".to_owned(), ..base.clone() }
         );
-        let line =
-            r#"{"url":"http://e.org/","id":"7","learning":false,"prefer":"g","tags":{"video_platform":"vimeo"}}"#;
+        let line = r#"{"url":"http://e.org/","id":"7","learning":false,"prefer":"g","tags":{"video_platform":"vimeo"}}"#;
         let read = link(line, &base).unwrap().unwrap();
         let want = Link {
             url: "http://e.org/".to_owned(),
@@ -99,8 +114,12 @@ mod tests {
             robots: RobotsUse::Obey,
         };
         assert_eq!(read, want);
-        for bad in ["{", r#"{"id":"7"}"#, r#"{"url":"http://e.org/","ulr":1}"#, r#"{"url":"x","tags":{"domain":"x"}}"#]
-        {
+        for bad in [
+            "{",
+            r#"{"id":"7"}"#,
+            r#"{"url":"http://e.org/","ulr":1}"#,
+            r#"{"url":"x","tags":{"domain":"x"}}"#,
+        ] {
             assert!(link(bad, &base).unwrap().is_err(), "{bad}");
         }
     }
@@ -118,8 +137,12 @@ mod tests {
             Link { robots: RobotsUse::Obey, ..base.clone() },
         ];
         let mut text = String::new();
-        let hashes: std::collections::HashSet<u64> = links.iter().map(|link| hash(link, &mut text)).collect();
-        assert_eq!((hashes.len(), hash(&base, &mut text)), (6, hash(&Link::new("http://e.org/"), &mut text)));
+        let hashes: std::collections::HashSet<u64> =
+            links.iter().map(|link| hash(link, &mut text)).collect();
+        assert_eq!(
+            (hashes.len(), hash(&base, &mut text)),
+            (6, hash(&Link::new("http://e.org/"), &mut text))
+        );
     }
 
     #[test]
@@ -135,9 +158,13 @@ mod tests {
         ] {
             assert_eq!(of(same), one, "{same}");
         }
-        for other in
-            ["https://e.org/a?b", "http://e.org/A?b", "http://e.org/a?b=", "http://e.org/a", "http://e.org:8080/a?b"]
-        {
+        for other in [
+            "https://e.org/a?b",
+            "http://e.org/A?b",
+            "http://e.org/a?b=",
+            "http://e.org/a",
+            "http://e.org:8080/a?b",
+        ] {
             assert_ne!(of(other), one, "{other}");
         }
         assert_ne!(of("no url#a"), of("no url#b"), "an invalid line is reported as it is");

@@ -1,6 +1,7 @@
 //! Lines of limited length.
 //!
-//! Invariants: a line that exceeds the limit costs memory for the limit only, and the next line is read as usual.
+//! Invariants: a line that exceeds the limit costs memory for the limit only, and the next line is
+//! read as usual.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -48,7 +49,8 @@ pub struct Lines {
 impl Lines {
     /// Opens the lines of a file. The limit of a line is `max` bytes.
     pub(crate) fn of_file(path: &Path, max: usize) -> Result<Self, CrawlError> {
-        let opened = File::open(path).map_err(|error| CrawlError::Open { path: path.to_owned(), error });
+        let opened =
+            File::open(path).map_err(|error| CrawlError::Open { path: path.to_owned(), error });
         opened.map(|file| Self::new(Box::new(file), max))
     }
 
@@ -57,7 +59,8 @@ impl Lines {
         Self { from: BufReader::with_capacity(64 << 10, from), max, number: 0 }
     }
 
-    /// Returns whether the next line is in memory, so that it can be read without waiting for its source.
+    /// Returns whether the next line is in memory, so that it can be read without waiting for its
+    /// source.
     pub fn has_line(&self) -> bool {
         self.from.buffer().contains(&b'\n')
     }
@@ -68,7 +71,8 @@ impl Lines {
             match self.from.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
-                // Once more, because the borrow checker does not accept to return the buffer of the match.
+                // Once more, because the borrow checker does not accept to return the buffer of the
+                // match.
                 Ok(_) => return self.from.fill_buf(),
             }
         }
@@ -89,7 +93,9 @@ impl Lines {
             };
             too_long |= text.len() + piece.len() > self.max;
             match too_long {
-                true if text.is_empty() => text.extend_from_slice(&piece[..piece.len().min(START_BYTES)]),
+                true if text.is_empty() => {
+                    text.extend_from_slice(&piece[..piece.len().min(START_BYTES)])
+                }
                 true => {}
                 false => text.extend_from_slice(piece),
             }

@@ -1,7 +1,7 @@
 //! The list of a run: the text of each link by its offset, in the file of `--input` or in a spool.
 //!
-//! A list in a file stays there. All else is spooled: arguments, stdin, pipes, and the links of `--retry`. So the memory
-//! for a link that waits is its offset.
+//! A list in a file stays there. All else is spooled: arguments, stdin, pipes, and the links of
+//! `--retry`. So the memory for a link that waits is its offset.
 //!
 //! Invariants: a link reads as it did when it came in, or not at all.
 //!
@@ -24,7 +24,8 @@ const FILE_BEGIN: u64 = 1 << 58;
 /// The number of bytes that are read at first: most lines are shorter.
 const FIRST_READ: usize = 512;
 /// The error of a line that has changed since the run has read it.
-const CHANGED: &str = "the line has changed since the run began; run the same command again to fetch the new one";
+const CHANGED: &str =
+    "the line has changed since the run began; run the same command again to fetch the new one";
 
 /// The first offset of links of a work queue, which stay in memory: few are read ahead.
 const QUEUE_BEGIN: u64 = 1 << 59;
@@ -67,7 +68,8 @@ enum Kind {
 }
 
 impl LinkList {
-    /// Returns an empty list that spools to a file in `dir`, with the fields that all arguments and all lines have.
+    /// Returns an empty list that spools to a file in `dir`, with the fields that all arguments and
+    /// all lines have.
     pub(crate) fn new(dir: &Path, named: Link, listed: Link) -> Self {
         Self { spool: Spool::new(dir), file: None, held: Mutex::default(), named, listed }
     }
@@ -107,15 +109,22 @@ impl LinkList {
         self.spool.append(&[&[Kind::Line.letter()], text.trim().as_bytes()])
     }
 
-    /// Keeps a link of a work queue until it is [removed](Self::remove_held), and returns its offset.
-    #[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "work queues are a part of fleets"))]
+    /// Keeps a link of a work queue until it is [removed](Self::remove_held), and returns its
+    /// offset.
+    #[cfg_attr(
+        not(feature = "fleet"),
+        allow(dead_code, reason = "work queues are a part of fleets")
+    )]
     pub(crate) fn hold(&self, number: u64, link: HeldLink) -> u64 {
         self.held().insert(number, link);
         QUEUE_BEGIN + number
     }
 
     /// Drops a link of a work queue.
-    #[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "work queues are a part of fleets"))]
+    #[cfg_attr(
+        not(feature = "fleet"),
+        allow(dead_code, reason = "work queues are a part of fleets")
+    )]
     pub(crate) fn remove_held(&self, number: u64) {
         self.held().remove(&number);
     }
@@ -141,9 +150,13 @@ impl LinkList {
     /// The text cannot be read, or it is not a link any longer.
     pub(crate) fn read(&self, link: QueuedLink) -> Result<(InputPosition, Link), String> {
         if let Some(number) = link.offset.checked_sub(QUEUE_BEGIN) {
-            let HeldLink { text, seq, is_redelivered } = self.held().get(&number).cloned().ok_or(WITHDRAWN)?;
+            let HeldLink { text, seq, is_redelivered } =
+                self.held().get(&number).cloned().ok_or(WITHDRAWN)?;
             let link_of = line::link(&text, &self.listed).and_then(Result::ok);
-            return Ok((InputPosition::Queue { number, seq, is_redelivered }, link_of.ok_or(CHANGED)?));
+            return Ok((
+                InputPosition::Queue { number, seq, is_redelivered },
+                link_of.ok_or(CHANGED)?,
+            ));
         }
         match link.offset.checked_sub(FILE_BEGIN) {
             Some(at) => {
@@ -152,7 +165,10 @@ impl LinkList {
                 Ok((InputPosition::Line(link.line), link_of.ok_or(CHANGED)?))
             }
             None => {
-                let record = self.spool.read(link.offset).map_err(|error| format!("cannot read it again: {error}"))?;
+                let record = self
+                    .spool
+                    .read(link.offset)
+                    .map_err(|error| format!("cannot read it again: {error}"))?;
                 self.parse(&record, link.line).ok_or_else(|| CHANGED.to_owned())
             }
         }
@@ -162,7 +178,11 @@ impl LinkList {
     ///
     /// # Errors
     /// Those of [`read`](Self::read), and a link of another host.
-    pub(crate) fn read_of_host(&self, link: QueuedLink, host: &str) -> Result<(InputPosition, Link), String> {
+    pub(crate) fn read_of_host(
+        &self,
+        link: QueuedLink,
+        host: &str,
+    ) -> Result<(InputPosition, Link), String> {
         let (place, link) = self.read(link)?;
         if *line::host_of(&link.url) == *host { Ok((place, link)) } else { Err(CHANGED.to_owned()) }
     }
@@ -264,7 +284,10 @@ mod tests {
             (InputPosition::Position(3), Link::new("http://e.org/a\nb"))
         );
         let line = list.add_line(r#" {"url": "http://e.org/", "id": "7"} "#);
-        assert_eq!(list.read(queued(line, 9)).unwrap(), (InputPosition::Line(9), listed("http://e.org/", Some("7"))));
+        assert_eq!(
+            list.read(queued(line, 9)).unwrap(),
+            (InputPosition::Line(9), listed("http://e.org/", Some("7")))
+        );
         for (place, id) in [
             (InputPosition::Line(4), None),
             (InputPosition::Position(5), Some("")),
@@ -272,7 +295,10 @@ mod tests {
         ] {
             let offset = list.add_retried(place, "http://e.org/r", id);
             let number = place.line().or(place.position()).unwrap();
-            assert_eq!(list.read(queued(offset, number)).unwrap(), (place, listed("http://e.org/r", id)));
+            assert_eq!(
+                list.read(queued(offset, number)).unwrap(),
+                (place, listed("http://e.org/r", id))
+            );
         }
     }
 

@@ -27,9 +27,14 @@ impl InputPosition {
         if let Self::Line(line) = self { Some(line) } else { None }
     }
 
-    /// Returns the position in the queue, and whether the link may have another result; none for other inputs.
+    /// Returns the position in the queue, and whether the link may have another result; none for
+    /// other inputs.
     pub fn queue(self) -> Option<(u64, bool)> {
-        if let Self::Queue { seq, is_redelivered, .. } = self { Some((seq, is_redelivered)) } else { None }
+        if let Self::Queue { seq, is_redelivered, .. } = self {
+            Some((seq, is_redelivered))
+        } else {
+            None
+        }
     }
 
     /// Returns the hash of a link that has this place.

@@ -1,7 +1,7 @@
 //! The feed of a work queue: links that this node's reader takes, and what becomes of them.
 //!
-//! Invariants: the text of a link is in memory until its result is written or the link is dropped. A link whose site went
-//! to another node is not started any more.
+//! Invariants: the text of a link is in memory until its result is written or the link is dropped.
+//! A link whose site went to another node is not started any more.
 //!
 //! Must not know: the broker, and the order in which links are fetched.
 
@@ -42,7 +42,14 @@ pub(crate) struct QueueFeed {
 impl QueueFeed {
     /// Returns the feed of a reader, which keeps links in `list`.
     pub(crate) fn new(reader: QueueReader, list: Arc<LinkList>) -> Self {
-        Self { reader, list, number: 0, sites: HashMap::new(), links: HashMap::new(), is_drained: false }
+        Self {
+            reader,
+            list,
+            number: 0,
+            sites: HashMap::new(),
+            links: HashMap::new(),
+            is_drained: false,
+        }
     }
 
     /// Returns the next items if there are some now.
@@ -116,7 +123,8 @@ impl QueueFeed {
             QueueEvent::Drained { unreadable } => {
                 self.is_drained = true;
                 // The rest is fetched by now, and the error only ends the run.
-                let items = (unreadable > 0).then_some(Item::Broken(CrawlError::ForeignMessages(unreadable)));
+                let items = (unreadable > 0)
+                    .then_some(Item::Broken(CrawlError::ForeignMessages(unreadable)));
                 items.map(|item| Batch { items: vec![item], ..Batch::default() })
             }
             QueueEvent::Failed(error) => {
@@ -149,7 +157,11 @@ impl QueueFeed {
                 let offset = self.list.hold(number, HeldLink { text, seq, is_redelivered });
                 Item::Link { host, link: QueuedLink { offset, line: seq, number, refused: 0 } }
             }
-            Err(error) => Item::Bad { number, place: InputPosition::Queue { number, seq, is_redelivered }, error },
+            Err(error) => Item::Bad {
+                number,
+                place: InputPosition::Queue { number, seq, is_redelivered },
+                error,
+            },
         }
     }
 }

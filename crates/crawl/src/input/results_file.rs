@@ -36,7 +36,8 @@ struct ResultLine {
     paused_until: Option<String>,
 }
 
-/// Reads the links of `path` that ended as one of `which`; with none, those that failed or are paused.
+/// Reads the links of `path` that ended as one of `which`; with none, those that failed or are
+/// paused.
 pub(crate) fn read(path: &Path, which: &[LeftLinks]) -> Result<Vec<LinkToRetry>, CrawlError> {
     let which = if which.is_empty() { &[LeftLinks::Failed, LeftLinks::Paused] } else { which };
     let mut lines = Lines::of_file(path, MAX_LINE_BYTES)?;
@@ -45,15 +46,21 @@ pub(crate) fn read(path: &Path, which: &[LeftLinks]) -> Result<Vec<LinkToRetry>,
     let unreadable = |error| CrawlError::Read { path: path.to_owned(), error };
     while let Some(line) = lines.next_line().map_err(unreadable)? {
         let number = line.number;
-        let invalid = |reason: String| CrawlError::NotAResult { path: path.to_owned(), line: number, reason };
+        let invalid =
+            |reason: String| CrawlError::NotAResult { path: path.to_owned(), line: number, reason };
         let text = line.text.map_err(|error| invalid(error.to_string()))?;
         if text.trim().is_empty() {
             continue;
         }
-        let result: ResultLine = serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+        let result: ResultLine =
+            serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
         // An invalid line of the input has no URL.
         let Some(url) = result.url else { continue };
-        let end = LinkEnd::from_result(result.success, result.error_type.as_deref(), result.paused_until.is_some());
+        let end = LinkEnd::from_result(
+            result.success,
+            result.error_type.as_deref(),
+            result.paused_until.is_some(),
+        );
         let place = match (result.line, result.position) {
             (Some(line), _) => InputPosition::Line(line),
             (None, position) => InputPosition::Position(position.unwrap_or(number)),
@@ -82,15 +89,23 @@ mod tests {
                 serde_json::json!({"url": url, "line": line, "success": error.is_empty(), "error_type": error})
             )
         };
-        let mut text = result("http://e.org/a", 1, "paused") + &result("http://e.org/b", 2, "timeout");
+        let mut text =
+            result("http://e.org/a", 1, "paused") + &result("http://e.org/b", 2, "timeout");
         text += &(result("http://e.org/c", 3, "not_found") + &result("http://e.org/d", 4, ""));
         text += &(result("http://e.org/a", 1, "") + "\n");
         std::fs::write(&path, text).unwrap();
         let urls = |which: &[LeftLinks]| {
-            read(&path, which).unwrap().into_iter().map(|link| (link.url, link.place)).collect::<Vec<_>>()
+            read(&path, which)
+                .unwrap()
+                .into_iter()
+                .map(|link| (link.url, link.place))
+                .collect::<Vec<_>>()
         };
         assert_eq!(urls(&[]), [("http://e.org/b".to_owned(), InputPosition::Line(2))]);
-        assert_eq!(urls(&[LeftLinks::Missing]), [("http://e.org/c".to_owned(), InputPosition::Line(3))]);
+        assert_eq!(
+            urls(&[LeftLinks::Missing]),
+            [("http://e.org/c".to_owned(), InputPosition::Line(3))]
+        );
         std::fs::write(&path, "http://e.org/a\n").unwrap();
         assert!(read(&path, &[]).unwrap_err().to_string().contains("line 1"));
     }

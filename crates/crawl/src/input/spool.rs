@@ -1,7 +1,9 @@
-//! A temporary file that grows at its end and is read anywhere: what does not fit into memory during a run.
+//! A temporary file that grows at its end and is read anywhere: what does not fit into memory
+//! during a run.
 //!
-//! Invariants: the file has no name, so nothing is left over after a crash. A short run needs no file. If the file
-//! cannot be written, the records stay in memory. What was appended can be read at once.
+//! Invariants: the file has no name, so nothing is left over after a crash. A short run needs no
+//! file. If the file cannot be written, the records stay in memory. What was appended can be read
+//! at once.
 //!
 //! Must not know: what a record is.
 
@@ -97,7 +99,9 @@ impl SpoolState {
             (Some(at), _) => {
                 let at = usize::try_from(at).map_err(io::Error::other)?;
                 let end = at.checked_add(bytes.len());
-                let found = end.and_then(|end| self.tail.get(at..end)).ok_or(io::ErrorKind::UnexpectedEof)?;
+                let found = end
+                    .and_then(|end| self.tail.get(at..end))
+                    .ok_or(io::ErrorKind::UnexpectedEof)?;
                 bytes.copy_from_slice(found);
                 Ok(())
             }
@@ -116,7 +120,9 @@ mod tests {
 
     fn records(spool: &Spool, count: usize) -> Vec<(u64, Vec<u8>)> {
         let record = |n: usize| vec![n as u8; n % 3_000];
-        (0..count).map(|n| (spool.append(&[b"kind", &record(n)]), [b"kind", &record(n)[..]].concat())).collect()
+        (0..count)
+            .map(|n| (spool.append(&[b"kind", &record(n)]), [b"kind", &record(n)[..]].concat()))
+            .collect()
     }
 
     #[test]

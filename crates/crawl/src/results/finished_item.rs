@@ -96,7 +96,9 @@ struct StoredReport {
 impl Stored for FinishedItem {
     fn key(&self) -> Option<u128> {
         match self {
-            Self::Fetched(place, link, report) if LinkEnd::of(report).is_done() => Some(place.key_of(link)),
+            Self::Fetched(place, link, report) if LinkEnd::of(report).is_done() => {
+                Some(place.key_of(link))
+            }
             Self::Fetched(..) | Self::Bad { .. } => None,
         }
     }
@@ -115,14 +117,17 @@ impl Stored for FinishedItem {
 
     fn restore(bytes: &[u8]) -> Option<Self> {
         Some(match serde_json::from_slice(bytes).ok()? {
-            StoredItem::Bad { number, line, error } => Self::Bad { number, place: InputPosition::Line(line), error },
+            StoredItem::Bad { number, line, error } => {
+                Self::Bad { number, place: InputPosition::Line(line), error }
+            }
             StoredItem::Fetched(stored) => stored.into_item()?,
         })
     }
 }
 
 impl StoredReport {
-    /// Returns the stored form; none for a report with a page, and for one with an unknown error type.
+    /// Returns the stored form; none for a report with a page, and for one with an unknown error
+    /// type.
     fn of(place: InputPosition, id: Option<String>, report: &Report) -> Option<Self> {
         let is_known = report.error_type.is_none_or(|name| error_type(name).is_some());
         let has_note = report.crawl_delay_cut.is_some() || report.signature_rejected_by.is_some();
@@ -182,9 +187,10 @@ impl StoredReport {
             is_banned: self.is_banned,
             requests: self.requests,
             bytes: self.bytes,
-            provenance: self
-                .served_by
-                .map(|(by, captured)| Provenance { by: by.into(), captured: captured.map(Timestamp::from_millis) }),
+            provenance: self.served_by.map(|(by, captured)| Provenance {
+                by: by.into(),
+                captured: captured.map(Timestamp::from_millis),
+            }),
             duration: self.duration,
             file: self.file,
             paused_until: self.paused_until.map(Timestamp::from_millis),
@@ -245,7 +251,12 @@ mod tests {
             content_type: Some("text/html; charset=utf-8".into()),
             consent: ConsentSettings::default()
                 .judge(vec![
-                    Term::new(Vocabulary::ContentUsage, TermPlace::RobotsTxt, Purpose::TrainAi, false),
+                    Term::new(
+                        Vocabulary::ContentUsage,
+                        TermPlace::RobotsTxt,
+                        Purpose::TrainAi,
+                        false,
+                    ),
                     Term::license(TermPlace::Header, "https://e.org/l.xml"),
                 ])
                 .map(Box::new),
@@ -255,17 +266,29 @@ mod tests {
             report.error_type = error;
             let text = format!("{report:?}");
             let link = Link { id: Some("7".to_owned()), ..Link::new(&report.url) };
-            let item = FinishedItem::Fetched(InputPosition::Line(3), link, Box::new(std::mem::take(&mut report)));
+            let item = FinishedItem::Fetched(
+                InputPosition::Line(3),
+                link,
+                Box::new(std::mem::take(&mut report)),
+            );
             let restored = FinishedItem::restore(&item.store().unwrap()).unwrap();
             assert_eq!(format!("{restored:?}"), format!("{item:?}"));
             let FinishedItem::Fetched(_, _, again) = restored else { panic!("it was fetched") };
             assert_eq!(format!("{again:?}"), text);
             report = *again;
         }
-        let bad = FinishedItem::Bad { number: 3, place: InputPosition::Line(4), error: "no URL".to_owned() };
-        assert_eq!(format!("{:?}", FinishedItem::restore(&bad.store().unwrap()).unwrap()), format!("{bad:?}"));
+        let bad = FinishedItem::Bad {
+            number: 3,
+            place: InputPosition::Line(4),
+            error: "no URL".to_owned(),
+        };
+        assert_eq!(
+            format!("{:?}", FinishedItem::restore(&bad.store().unwrap()).unwrap()),
+            format!("{bad:?}")
+        );
         let unknown = Report { error_type: Some("from elsewhere"), ..Report::default() };
-        let item = FinishedItem::Fetched(InputPosition::Position(1), Link::default(), Box::new(unknown));
+        let item =
+            FinishedItem::Fetched(InputPosition::Position(1), Link::default(), Box::new(unknown));
         assert!(item.store().is_none(), "it stays in memory");
     }
 }

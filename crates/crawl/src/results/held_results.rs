@@ -1,14 +1,15 @@
-//! The file of finished results that wait for an earlier one, so that a killed run, when it is continued, prints them
-//! without fetching their links again.
+//! The file of finished results that wait for an earlier one, so that a killed run, when it is
+//! continued, prints them without fetching their links again.
 //!
-//! It begins with a head of 32 bytes: eight letters, the key of the run, and a checksum of both. Each record has the
-//! length of its text, a checksum of the length, a checksum of the rest, the key of its result, and the text. Checksums
-//! depend on the run and on the offset. All numbers are little-endian.
+//! It begins with a head of 32 bytes: eight letters, the key of the run, and a checksum of both.
+//! Each record has the length of its text, a checksum of the length, a checksum of the rest, the
+//! key of its result, and the text. Checksums depend on the run and on the offset. All numbers are
+//! little-endian.
 //!
-//! Invariants: a record is appended in memory and survives the process once it is [saved](HeldResults::save). If the
-//! file cannot be written, records stay in memory. An incomplete last record is what a crash leaves: those before it
-//! count. A file that is damaged, or that another run wrote, is not used at all. A record is checked each time it is
-//! read.
+//! Invariants: a record is appended in memory and survives the process once it is
+//! [saved](HeldResults::save). If the file cannot be written, records stay in memory. An incomplete
+//! last record is what a crash leaves: those before it count. A file that is damaged, or that
+//! another run wrote, is not used at all. A record is checked each time it is read.
 //!
 //! Must not know: what a text is, and when a result is printed.
 
@@ -71,12 +72,15 @@ enum Found {
 }
 
 impl HeldResults {
-    /// Opens the file at `path` for the run with this key. Returns the results in it, and why they are not used if the
-    /// file is damaged or belongs to another run; then it is removed.
+    /// Opens the file at `path` for the run with this key. Returns the results in it, and why they
+    /// are not used if the file is damaged or belongs to another run; then it is removed.
     ///
     /// # Errors
     /// The file cannot be read, or not be removed.
-    pub(crate) fn open(path: PathBuf, run: u128) -> io::Result<(Self, EarlierResults, Option<&'static str>)> {
+    pub(crate) fn open(
+        path: PathBuf,
+        run: u128,
+    ) -> io::Result<(Self, EarlierResults, Option<&'static str>)> {
         let mut held = Self {
             path,
             run,
@@ -89,7 +93,9 @@ impl HeldResults {
         let mut earlier = EarlierResults { run, ..EarlierResults::default() };
         let file = match OpenOptions::new().read(true).write(true).open(&held.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((held, earlier, None)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok((held, earlier, None));
+            }
             Err(error) => return Err(error),
         };
         let why = match scan(&file, run)? {
@@ -112,7 +118,8 @@ impl HeldResults {
         Self::open(path.to_owned(), 1).map(|(held, ..)| held).unwrap()
     }
 
-    /// Appends the text of a result, of less than 4 GiB, and returns its offset. A continued run finds it by its key.
+    /// Appends the text of a result, of less than 4 GiB, and returns its offset. A continued run
+    /// finds it by its key.
     pub(crate) fn append(&mut self, key: Option<u128>, text: &[u8]) -> u64 {
         let offset = self.written + self.tail.len() as u64;
         let body = [&key.unwrap_or(NO_KEY).to_le_bytes(), text].concat();
@@ -122,7 +129,8 @@ impl HeldResults {
         offset
     }
 
-    /// Returns whether saving has something to do. After a failure it has when the next record comes.
+    /// Returns whether saving has something to do. After a failure it has when the next record
+    /// comes.
     pub(crate) fn has_unsaved(&self) -> bool {
         !self.tail.is_empty() && !self.has_failed
     }
@@ -145,7 +153,12 @@ impl HeldResults {
         let file = match self.file.take() {
             Some(file) => file,
             None => {
-                let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&self.path)?;
+                let file = OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .create(true)
+                    .truncate(true)
+                    .open(&self.path)?;
                 positioned_io::write_all(&file, &file_head(self.run), 0)?;
                 file
             }
@@ -162,7 +175,8 @@ impl HeldResults {
     pub(crate) fn read(&self, offset: u64) -> io::Result<Vec<u8>> {
         match (offset.checked_sub(self.written), &self.file) {
             (Some(at), _) => {
-                let rest = usize::try_from(at).ok().and_then(|at| self.tail.get(at..)).unwrap_or_default();
+                let rest =
+                    usize::try_from(at).ok().and_then(|at| self.tail.get(at..)).unwrap_or_default();
                 read_record(self.run, offset, &mut &*rest)
             }
             (None, Some(file)) => read_record(self.run, offset, &mut FileFrom { file, at: offset }),
@@ -176,14 +190,16 @@ impl HeldResults {
         self.has_earlier = false;
     }
 
-    /// Gives back the space of all records: none is needed any more. Those of a small file stay, because their results
-    /// are recorded as done.
+    /// Gives back the space of all records: none is needed any more. Those of a small file stay,
+    /// because their results are recorded as done.
     pub(crate) fn clear(&mut self) {
         if self.has_earlier {
             return;
         }
         self.tail.clear();
-        if self.written > KEPT_BYTES && self.file.as_ref().is_some_and(|file| file.set_len(FILE_HEAD as u64).is_ok()) {
+        if self.written > KEPT_BYTES
+            && self.file.as_ref().is_some_and(|file| file.set_len(FILE_HEAD as u64).is_ok())
+        {
             self.written = FILE_HEAD as u64;
         }
     }
@@ -229,7 +245,11 @@ fn scan(file: &File, run: u128) -> io::Result<Found> {
     from.read_exact(&mut head)?;
     if head != file_head(run) {
         let is_other = head.starts_with(&MAGIC) && head == file_head(key_in(&head[MAGIC.len()..]));
-        return Ok(Found::Unusable(if is_other { "another run wrote it" } else { "it is damaged" }));
+        return Ok(Found::Unusable(if is_other {
+            "another run wrote it"
+        } else {
+            "it is damaged"
+        }));
     }
     let (mut offsets, mut at) = (HashMap::new(), FILE_HEAD as u64);
     loop {
@@ -264,7 +284,8 @@ fn scan(file: &File, run: u128) -> io::Result<Found> {
 fn read_record(run: u128, offset: u64, from: &mut impl Read) -> io::Result<(u128, Vec<u8>)> {
     let mut head = [0; RECORD_HEAD];
     from.read_exact(&mut head)?;
-    let (text_len, sum) = parse_record_head(run, offset, &head).ok_or(io::ErrorKind::InvalidData)?;
+    let (text_len, sum) =
+        parse_record_head(run, offset, &head).ok_or(io::ErrorKind::InvalidData)?;
     let mut body = vec![0; KEY + text_len as usize];
     from.read_exact(&mut body)?;
     if checksum(run, offset, &body) != sum {
@@ -294,7 +315,8 @@ fn record_head(run: u128, offset: u64, text_len: u32, body: &[u8]) -> [u8; RECOR
     head
 }
 
-/// Returns the length of a record's text and the checksum of its body; none if the length is damaged.
+/// Returns the length of a record's text and the checksum of its body; none if the length is
+/// damaged.
 fn parse_record_head(run: u128, offset: u64, head: &[u8; RECORD_HEAD]) -> Option<(u32, u64)> {
     let (len, rest) = head.split_first_chunk::<4>()?;
     let (of_len, sum) = rest.split_first_chunk::<4>()?;
@@ -374,10 +396,9 @@ mod tests {
                 continue;
             }
             fs::write(&path, &whole[..len]).unwrap();
-            let complete = offsets
-                .iter()
-                .zip(1..)
-                .filter(|(offset, key)| **offset + (RECORD_HEAD + KEY + text(*key).len()) as u64 <= len as u64);
+            let complete = offsets.iter().zip(1..).filter(|(offset, key)| {
+                **offset + (RECORD_HEAD + KEY + text(*key).len()) as u64 <= len as u64
+            });
             assert_eq!(found(&path, RUN), (complete.map(|(_, key)| key).collect(), None), "{len}");
         }
     }

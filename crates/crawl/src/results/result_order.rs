@@ -1,8 +1,9 @@
 //! Finished items of a run that are not printed yet, and the order in which they are printed.
 //!
-//! Invariants: without an order, an item is ready at once. In the order of the input, an item is ready once all earlier
-//! ones have been taken. Until then it is in a file, and only its offset takes memory: so one link that hangs does not
-//! stop the run. Once it is [saved](ResultOrder::save), a killed run finds it again when it is continued.
+//! Invariants: without an order, an item is ready at once. In the order of the input, an item is
+//! ready once all earlier ones have been taken. Until then it is in a file, and only its offset
+//! takes memory: so one link that hangs does not stop the run. Once it is
+//! [saved](ResultOrder::save), a killed run finds it again when it is continued.
 //!
 //! Must not know: what an item is.
 
@@ -33,7 +34,8 @@ pub(crate) struct ResultOrder<T> {
     held: VecDeque<Held>,
     /// Items that are not in the file, by number.
     in_memory: BTreeMap<u64, T>,
-    /// The number of the first item that is not taken; without an order the number of items that came in.
+    /// The number of the first item that is not taken; without an order the number of items that
+    /// came in.
     next: u64,
     taken: u64,
     results: HeldResults,
@@ -49,10 +51,17 @@ impl Held {
 }
 
 impl<T: Stored> ResultOrder<T> {
-    /// Returns an empty order. With `is_ordered` items become ready in the order of their numbers, which have no gaps,
-    /// and wait for that among `results`.
+    /// Returns an empty order. With `is_ordered` items become ready in the order of their numbers,
+    /// which have no gaps, and wait for that among `results`.
     pub(crate) fn new(is_ordered: bool, results: HeldResults) -> Self {
-        Self { is_ordered, held: VecDeque::new(), in_memory: BTreeMap::new(), next: 0, taken: 0, results }
+        Self {
+            is_ordered,
+            held: VecDeque::new(),
+            in_memory: BTreeMap::new(),
+            next: 0,
+            taken: 0,
+            results,
+        }
     }
 
     /// Adds the finished item `number`.
@@ -140,8 +149,8 @@ impl<T: Stored> ResultOrder<T> {
         item.ok_or_else(|| io::ErrorKind::InvalidData.into()).map(Some)
     }
 
-    /// Gives up the next item if it is not finished and others are, at the end of a run that is incomplete. Returns
-    /// whether any is ready.
+    /// Gives up the next item if it is not finished and others are, at the end of a run that is
+    /// incomplete. Returns whether any is ready.
     pub(crate) fn skip_gap(&mut self) -> bool {
         if self.is_ordered {
             while self.held.front() == Some(&Held::NOT_FINISHED) {
@@ -235,7 +244,10 @@ mod tests {
             let (results, mut earlier, _) = open();
             let mut order = ResultOrder::<u64>::new(is_ordered, results);
             for number in [1, 3] {
-                order.insert_earlier(number, earlier.take(u128::from(number) + 1, |_| true).unwrap());
+                order.insert_earlier(
+                    number,
+                    earlier.take(u128::from(number) + 1, |_| true).unwrap(),
+                );
             }
             order.forget_earlier();
             assert_eq!(order.is_ready(), !is_ordered);

@@ -37,7 +37,8 @@ impl<'a> Iterator for Attributes<'a> {
                     None => (inner, &[][..]),
                 }
             }
-            _ => after.split_at(after.iter().position(u8::is_ascii_whitespace).unwrap_or(after.len())),
+            _ => after
+                .split_at(after.iter().position(u8::is_ascii_whitespace).unwrap_or(after.len())),
         };
         self.rest = rest;
         Some((name, value))
@@ -49,8 +50,8 @@ pub(crate) fn value<'a>(attrs: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     Attributes::new(attrs).find(|(n, _)| *n == name).map(|(_, v)| v)
 }
 
-/// Returns whether the attributes hide their element: `hidden`, or a style with `display: none` or `visibility:
-/// hidden`.
+/// Returns whether the attributes hide their element: `hidden`, or a style with `display: none` or
+/// `visibility: hidden`.
 pub(crate) fn hide(attrs: &[u8]) -> bool {
     Attributes::new(attrs).any(|(name, value)| match name {
         b"hidden" => true,
@@ -62,7 +63,8 @@ pub(crate) fn hide(attrs: &[u8]) -> bool {
 /// Returns whether a style declaration hides its element.
 fn hides(declaration: &[u8]) -> bool {
     let Some(colon) = declaration.iter().position(|b| *b == b':') else { return false };
-    let (property, value) = (declaration[..colon].trim_ascii(), declaration[colon + 1..].trim_ascii_start());
+    let (property, value) =
+        (declaration[..colon].trim_ascii(), declaration[colon + 1..].trim_ascii_start());
     match property {
         b"display" => value.starts_with(b"none"),
         b"visibility" => value.starts_with(b"hidden"),
@@ -76,7 +78,9 @@ mod tests {
 
     fn read(attrs: &str) -> Vec<(String, String)> {
         Attributes::new(attrs.as_bytes())
-            .map(|(n, v)| (String::from_utf8_lossy(n).into_owned(), String::from_utf8_lossy(v).into_owned()))
+            .map(|(n, v)| {
+                (String::from_utf8_lossy(n).into_owned(), String::from_utf8_lossy(v).into_owned())
+            })
             .collect()
     }
 
@@ -89,7 +93,9 @@ mod tests {
 
     #[test]
     fn truncated_and_odd_attributes_do_not_panic() {
-        for attrs in ["", " ", "=", "==", " a=", " a=\"", "a='x", "/////", "\"", " \"x\"", "= =", "a = = b"] {
+        for attrs in
+            ["", " ", "=", "==", " a=", " a=\"", "a='x", "/////", "\"", " \"x\"", "= =", "a = = b"]
+        {
             let _ = read(attrs);
         }
     }

@@ -1,7 +1,8 @@
-//! Bit masks of a page, 64 bytes at a time: where markup begins, where tags may end, white space, text that cannot be
-//! counted byte by byte, and attributes that may hide their element.
+//! Bit masks of a page, 64 bytes at a time: where markup begins, where tags may end, white space,
+//! text that cannot be counted byte by byte, and attributes that may hide their element.
 //!
-//! A block is read with vectors of 16 bytes, or of 32 if the processor has AVX2, which is found out at run time.
+//! A block is read with vectors of 16 bytes, or of 32 if the processor has AVX2, which is found out
+//! at run time.
 //!
 //! Must not know: HTML, only bytes.
 
@@ -12,7 +13,8 @@ use wide::u8x16;
 /// Bytes in a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// The masks of one block; bit n is the byte at `base + n`. Bytes beyond the end of the page are in no mask.
+/// The masks of one block; bit n is the byte at `base + n`. Bytes beyond the end of the page are in
+/// no mask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByteMasks {
     /// Offset of its first byte, a multiple of [`BLOCK`].
@@ -61,7 +63,8 @@ impl ByteMasks {
         block
     }
 
-    /// Moves to the block that contains the byte at `at`, unless it is there; returns the block's offset.
+    /// Moves to the block that contains the byte at `at`, unless it is there; returns the block's
+    /// offset.
     #[inline]
     pub(crate) fn seek(&mut self, text: &[u8], at: usize) -> usize {
         let base = at & !(BLOCK - 1);
@@ -185,7 +188,8 @@ mod tests {
         // Every byte at every place, among others.
         for shift in 0..=255_u8 {
             for stride in [1, 3, 7, 251_u8] {
-                let bytes = std::array::from_fn(|at| shift.wrapping_add((at as u8).wrapping_mul(stride)));
+                let bytes =
+                    std::array::from_fn(|at| shift.wrapping_add((at as u8).wrapping_mul(stride)));
                 assert_eq!(places_by_32(avx2, &bytes), places_by_16(&bytes));
             }
         }
@@ -204,7 +208,9 @@ mod tests {
                 assert!(hinted, "{name} behind {before} bytes");
             }
         }
-        for name in [" href=", " class=", " id=", " content=", " type=", " data-id=", "d", "y", "l", "dy"] {
+        for name in
+            [" href=", " class=", " id=", " content=", " type=", " data-id=", "d", "y", "l", "dy"]
+        {
             assert_eq!(ByteMasks::first(name.as_bytes()).hides, 0, "{name}");
         }
     }

@@ -1,7 +1,8 @@
 //! The character set of a body, as far as detection needs it.
 //!
-//! Almost every charset on the web is ASCII-compatible: markup can be tokenized without decoding, and only counting
-//! characters and comparing sentences need more. The exceptions, UTF-16 and ISO-2022-JP, are converted to UTF-8 first.
+//! Almost every charset on the web is ASCII-compatible: markup can be tokenized without decoding,
+//! and only counting characters and comparing sentences need more. The exceptions, UTF-16 and
+//! ISO-2022-JP, are converted to UTF-8 first.
 //!
 //! Must not know: HTML, beyond the `charset` of a `<meta>`.
 
@@ -10,7 +11,8 @@ use std::sync::LazyLock;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{
-    BIG5, EUC_JP, EUC_KR, Encoding, GB18030, GBK, ISO_2022_JP, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252,
+    BIG5, EUC_JP, EUC_KR, Encoding, GB18030, GBK, ISO_2022_JP, SHIFT_JIS, UTF_8, UTF_16BE,
+    UTF_16LE, WINDOWS_1252,
 };
 use memchr::memmem::Finder;
 
@@ -47,8 +49,8 @@ pub(crate) struct Charset {
 }
 
 impl Charset {
-    /// Returns the charset of `body`, from the first of: byte order mark, `Content-Type` header, zero bytes that
-    /// indicate UTF-16, `<meta>`, UTF-8.
+    /// Returns the charset of `body`, from the first of: byte order mark, `Content-Type` header,
+    /// zero bytes that indicate UTF-16, `<meta>`, UTF-8.
     pub(crate) fn of(content_type: Option<&str>, body: &[u8]) -> Self {
         if let Some((encoding, bom)) = Encoding::for_bom(body) {
             return Self { bom, ..Self::with(encoding) };
@@ -67,8 +69,8 @@ impl Charset {
         }
     }
 
-    /// Returns the charset of a body that declares none and is not in UTF-8, by its bytes, as a browser guesses it. The
-    /// last label of its host says which languages are likely.
+    /// Returns the charset of a body that declares none and is not in UTF-8, by its bytes, as a
+    /// browser guesses it. The last label of its host says which languages are likely.
     pub(crate) fn or_guessed(self, body: &[u8], host: Option<&str>) -> Self {
         if self.is_declared || Encoding::utf8_valid_up_to(body) + CUT_CHARACTER >= body.len() {
             return self;
@@ -77,12 +79,17 @@ impl Charset {
         let window = &body[..body.len().min(GUESS_WINDOW)];
         detector.feed(window, window.len() == body.len());
         let label = host.and_then(|host| host.rsplit('.').next()).map(str::to_ascii_lowercase);
-        let label = label.as_deref().filter(|label| label.bytes().all(|byte| byte.is_ascii_lowercase()));
+        let label =
+            label.as_deref().filter(|label| label.bytes().all(|byte| byte.is_ascii_lowercase()));
         Self::with(detector.guess(label.map(str::as_bytes), Utf8Detection::Allow))
     }
 
     fn with(encoding: &'static Encoding) -> Self {
-        let counting = if encoding == UTF_8 || encoding == UTF_16LE || encoding == UTF_16BE || encoding == ISO_2022_JP {
+        let counting = if encoding == UTF_8
+            || encoding == UTF_16LE
+            || encoding == UTF_16BE
+            || encoding == ISO_2022_JP
+        {
             Counting::Utf8
         } else if encoding == SHIFT_JIS {
             Counting::ShiftJis
@@ -123,8 +130,8 @@ impl Charset {
     }
 }
 
-/// Decodes text whose UTF-8 bytes were taken for characters of windows-1252: `Ã©` is an `é`. Returns `None` if there is no
-/// such text.
+/// Decodes text whose UTF-8 bytes were taken for characters of windows-1252: `Ã©` is an `é`.
+/// Returns `None` if there is no such text.
 fn decoded_again(text: &str) -> Option<String> {
     // The first byte of a sequence became a letter from U+00C2 to U+00F4.
     memchr::memchr(0xC3, text.as_bytes())?;
@@ -151,7 +158,8 @@ fn decoded_again(text: &str) -> Option<String> {
     is_changed.then_some(out)
 }
 
-/// Returns the character whose UTF-8 bytes are the first characters of `text`, and their length in `text`.
+/// Returns the character whose UTF-8 bytes are the first characters of `text`, and their length in
+/// `text`.
 fn sequence(text: &str) -> Option<(char, usize)> {
     let mut bytes = [0; 4];
     let mut len = 0;
@@ -187,7 +195,8 @@ fn windows_1252_byte(c: char) -> Option<u8> {
     }
 }
 
-/// Converts UTF-16 to UTF-8 in a small buffer of units, so that ASCII is converted with vector instructions.
+/// Converts UTF-16 to UTF-8 in a small buffer of units, so that ASCII is converted with vector
+/// instructions.
 fn utf16_into(body: &[u8], unit: fn([u8; 2]) -> u16, out: &mut Vec<u8>) {
     const UNITS: usize = 2048;
     let mut units = [0u16; UNITS];
@@ -202,7 +211,11 @@ fn utf16_into(body: &[u8], unit: fn([u8; 2]) -> u16, out: &mut Vec<u8>) {
         rest = &rest[take * 2..];
         let filled = kept + take;
         // A high surrogate at the end waits for its partner.
-        let whole = if rest.len() >= 2 && (0xD800..0xDC00).contains(&units[filled - 1]) { filled - 1 } else { filled };
+        let whole = if rest.len() >= 2 && (0xD800..0xDC00).contains(&units[filled - 1]) {
+            filled - 1
+        } else {
+            filled
+        };
         let written = encoding_rs::mem::convert_utf16_to_utf8(&units[..whole], &mut utf8);
         out.extend_from_slice(&utf8[..written]);
         kept = filled - whole;
@@ -218,8 +231,8 @@ fn header_charset(content_type: &str) -> Option<&'static Encoding> {
     label_after(&content_type.as_bytes()[at + 7..])
 }
 
-/// Returns the charset that a `<meta>` in `window` names, by the prescan of the HTML standard: not one in a comment, and
-/// not one of another element, such as a script's.
+/// Returns the charset that a `<meta>` in `window` names, by the prescan of the HTML standard: not
+/// one in a comment, and not one of another element, such as a script's.
 fn meta_charset(window: &[u8]) -> Option<&'static Encoding> {
     if !names_a_charset(window) {
         return None;
@@ -235,7 +248,8 @@ fn meta_charset(window: &[u8]) -> Option<&'static Encoding> {
                 let is_meta = rest.get(..4).is_some_and(|name| name.eq_ignore_ascii_case(b"meta"))
                     && rest.get(4).is_some_and(|byte| byte.is_ascii_whitespace() || *byte == b'/');
                 let ends_name = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'>';
-                rest = if is_meta { &rest[4..] } else { &rest[rest.iter().position(ends_name)?..] };
+                rest =
+                    if is_meta { &rest[4..] } else { &rest[rest.iter().position(ends_name)?..] };
                 let found = if is_meta { declared(&mut rest) } else { skip_attributes(&mut rest) };
                 if found.is_some() {
                     return found;
@@ -278,7 +292,8 @@ fn skip_attributes(rest: &mut &[u8]) -> Option<&'static Encoding> {
     None
 }
 
-/// Reads the next attribute of a tag: its name and its value, which may be empty. `None` at the end of the tag.
+/// Reads the next attribute of a tag: its name and its value, which may be empty. `None` at the end
+/// of the tag.
 fn attribute<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'/';
     let bytes = *rest;
@@ -327,7 +342,10 @@ fn charset_in(content: &[u8]) -> Option<&'static Encoding> {
 fn label_after(bytes: &[u8]) -> Option<&'static Encoding> {
     let rest = bytes.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
     let rest = rest.strip_prefix(b"\"").or_else(|| rest.strip_prefix(b"'")).unwrap_or(rest);
-    let end = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || b"-_:.".contains(b))).unwrap_or(rest.len());
+    let end = rest
+        .iter()
+        .position(|b| !(b.is_ascii_alphanumeric() || b"-_:.".contains(b)))
+        .unwrap_or(rest.len());
     Encoding::for_label(&rest[..end])
 }
 
@@ -352,26 +370,39 @@ mod tests {
     fn a_charset_that_nothing_declares_is_guessed() {
         let russian = "<p>\u{43f}\u{440}\u{438}\u{432}\u{435}\u{442}, \u{434}\u{43e}\u{441}\u{442}\u{443}\u{43f} \u{437}\u{430}\u{43f}\u{440}\u{435}\u{449}\u{435}\u{43d}</p>";
         let (bytes, ..) = encoding_rs::WINDOWS_1251.encode(russian);
-        let guessed = |host| Charset::of(Some("text/html"), &bytes).or_guessed(&bytes, host).encoding.name();
+        let guessed =
+            |host| Charset::of(Some("text/html"), &bytes).or_guessed(&bytes, host).encoding.name();
         assert_eq!(guessed(Some("list.example.ru")), "windows-1251");
         // No label of a host makes the guess fail.
-        for host in
-            [None, Some("203.0.113.7"), Some("LIST.EXAMPLE.RU"), Some(""), Some("xn--p1ai"), Some("b\u{fc}cher")]
-        {
+        for host in [
+            None,
+            Some("203.0.113.7"),
+            Some("LIST.EXAMPLE.RU"),
+            Some(""),
+            Some("xn--p1ai"),
+            Some("b\u{fc}cher"),
+        ] {
             assert_ne!(guessed(host), "UTF-8", "{host:?}");
         }
         let declared = b"<meta charset=koi8-r>\xCF\xCF\xCF\xCF";
-        assert_eq!(Charset::of(None, declared).or_guessed(declared, None).encoding.name(), "KOI8-R");
+        assert_eq!(
+            Charset::of(None, declared).or_guessed(declared, None).encoding.name(),
+            "KOI8-R"
+        );
         let cut = "<p>caf\u{e9}".as_bytes();
         assert_eq!(
-            Charset::of(None, &cut[..cut.len() - 1]).or_guessed(&cut[..cut.len() - 1], None).encoding.name(),
+            Charset::of(None, &cut[..cut.len() - 1])
+                .or_guessed(&cut[..cut.len() - 1], None)
+                .encoding
+                .name(),
             "UTF-8"
         );
     }
 
     #[test]
     fn text_that_was_encoded_twice_is_decoded_twice() {
-        for text in ["accès refusé", "请稍候", "доступ запрещён", "a – b “c”"] {
+        for text in ["accès refusé", "请稍候", "доступ запрещён", "a – b “c”"]
+        {
             let twice = WINDOWS_1252.decode_without_bom_handling(text.as_bytes()).0.into_owned();
             assert_eq!(Charset::of(None, b"").text(twice.as_bytes()), text);
             assert_eq!(Charset::of(None, b"").text(text.as_bytes()), text);
@@ -383,17 +414,23 @@ mod tests {
     fn a_byte_order_mark_beats_the_header_and_the_header_beats_the_meta() {
         let bom = Charset::of(Some("text/html; charset=windows-1251"), b"\xEF\xBB\xBF<p>");
         assert_eq!((bom.encoding.name(), bom.bom), ("UTF-8", 3));
-        let header = Charset::of(Some("text/html; Charset=\"windows-1251\""), b"<meta charset=koi8-r>");
+        let header =
+            Charset::of(Some("text/html; Charset=\"windows-1251\""), b"<meta charset=koi8-r>");
         assert_eq!(header.encoding.name(), "windows-1251");
-        let meta =
-            Charset::of(Some("text/html"), b"<meta http-equiv='Content-Type' content='text/html; charset=Shift_JIS'>");
+        let meta = Charset::of(
+            Some("text/html"),
+            b"<meta http-equiv='Content-Type' content='text/html; charset=Shift_JIS'>",
+        );
         assert_eq!((meta.encoding.name(), meta.counting), ("Shift_JIS", Counting::ShiftJis));
         assert_eq!(Charset::of(None, b"<p>").encoding.name(), "UTF-8");
-        assert_eq!(Charset::of(Some("text/html; charset=klingon"), b"<p>").encoding.name(), "UTF-8");
+        assert_eq!(
+            Charset::of(Some("text/html; charset=klingon"), b"<p>").encoding.name(),
+            "UTF-8"
+        );
     }
 
-    /// A script's charset was taken for the page's: a block page in windows-1251 was read as UTF-8, so that no word of it was
-    /// known.
+    /// A script's charset was taken for the page's: a block page in windows-1251 was read as UTF-8,
+    /// so that no word of it was known.
     #[test]
     fn only_a_meta_outside_of_comments_declares_the_page() {
         let meta = "<meta charset=windows-1251>";
@@ -413,7 +450,11 @@ mod tests {
             "charset=utf-8",
         ] {
             let page = format!("{before}{meta}");
-            assert_eq!(Charset::of(Some("text/html"), page.as_bytes()).encoding.name(), "windows-1251", "{page}");
+            assert_eq!(
+                Charset::of(Some("text/html"), page.as_bytes()).encoding.name(),
+                "windows-1251",
+                "{page}"
+            );
         }
         for declaration in [
             "<META CHARSET = 'windows-1251' />",
@@ -423,7 +464,11 @@ mod tests {
             "<meta http-equiv='content-type' content='charset; charset = \"windows-1251\"'>",
             "<meta name=a content=b charset=windows-1251>",
         ] {
-            assert_eq!(Charset::of(None, declaration.as_bytes()).encoding.name(), "windows-1251", "{declaration}");
+            assert_eq!(
+                Charset::of(None, declaration.as_bytes()).encoding.name(),
+                "windows-1251",
+                "{declaration}"
+            );
         }
         for none in [
             "<meta",

@@ -1,8 +1,10 @@
-//! HTML elements that matter for reading a page, recognised once per tag by their name as an integer.
+//! HTML elements that matter for reading a page, recognised once per tag by their name as an
+//! integer.
 
 /// Bits of the hash of a name.
 const HASH_BITS: u32 = 9;
-/// A multiplier without collisions among the names below; with any other, the table does not compile.
+/// A multiplier without collisions among the names below; with any other, the table does not
+/// compile.
 const HASH: u64 = 0x814cd8c10ff34043;
 
 macro_rules! tags {
@@ -77,7 +79,8 @@ impl Tag {
         }
     }
 
-    /// Returns the element whose name, of at most eight bytes, is `packed` with the first byte lowest.
+    /// Returns the element whose name, of at most eight bytes, is `packed` with the first byte
+    /// lowest.
     #[inline]
     pub(crate) fn of_packed(packed: u64) -> Self {
         let (name, tag) = TABLE[place(packed)];
@@ -107,7 +110,8 @@ impl Tag {
         self.is(INLINE)
     }
 
-    /// Returns whether [`crate::html::page_facts::PageFacts`] counts the element (links are counted separately).
+    /// Returns whether [`crate::html::page_facts::PageFacts`] counts the element (links are counted
+    /// separately).
     #[inline]
     pub(crate) fn is_counted(self) -> bool {
         self.is(COUNTED)
@@ -160,19 +164,22 @@ const RAW: u16 = 1 << 8;
 static KINDS: [u16; Tag::Other as usize + 1] = {
     use Tag::*;
     let kinds: [(u16, &[Tag]); 9] = [
-        (VOID, &[Area, Base, Br, Col, Embed, Hr, Img, Input, Link, Meta, Param, Source, Track, Wbr]),
+        (
+            VOID,
+            &[Area, Base, Br, Col, Embed, Hr, Img, Input, Link, Meta, Param, Source, Track, Wbr],
+        ),
         (
             INLINE,
             &[
-                A, B, I, U, S, Em, Strong, Span, Font, Small, Code, Tt, Big, Sub, Sup, Abbr, Mark, Bdi, Bdo, Wbr, Kbd,
-                Var, Time, Label, Script, Style,
+                A, B, I, U, S, Em, Strong, Span, Font, Small, Code, Tt, Big, Sub, Sup, Abbr, Mark,
+                Bdi, Bdo, Wbr, Kbd, Var, Time, Label, Script, Style,
             ],
         ),
         (
             COUNTED,
             &[
-                Base, Body, Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object, Embed, Video, Audio,
-                Component, Nav, Article, Form,
+                Base, Body, Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object,
+                Embed, Video, Audio, Component, Nav, Article, Form,
             ],
         ),
         (CLOSES_ITSELF, &[P, Li, Dt, Dd, Option, Optgroup, Tr, Td, Th, Tbody, Thead]),
@@ -180,8 +187,8 @@ static KINDS: [u16; Tag::Other as usize + 1] = {
         (
             ENDS_PARAGRAPH,
             &[
-                Div, Ul, Ol, Dl, Table, Section, Article, Aside, Header, Footer, Main, Nav, Form, Pre, Blockquote, Hr,
-                H1, H2, H3, H4, H5, H6, Figure,
+                Div, Ul, Ol, Dl, Table, Section, Article, Aside, Header, Footer, Main, Nav, Form,
+                Pre, Blockquote, Hr, H1, H2, H3, H4, H5, H6, Figure,
             ],
         ),
         (BREAKS_OUT, &[P, Body, Head, Img, Br, Li, Span, B, I, Strong]),

@@ -1,5 +1,5 @@
-//! The main content of a page as text blocks, without the frame around all pages of a site: navigation, header, footer,
-//! cookie banners.
+//! The main content of a page as text blocks, without the frame around all pages of a site:
+//! navigation, header, footer, cookie banners.
 //!
 //! Cost: a second pass over the page. Only pages that hint at a block (`cues`) pay for it.
 //!
@@ -56,14 +56,21 @@ enum SiteFrame {
 
 impl MainContent {
     fn clear(&mut self) {
-        let (mut text, mut blocks) = (std::mem::take(&mut self.text), std::mem::take(&mut self.blocks));
+        let (mut text, mut blocks) =
+            (std::mem::take(&mut self.text), std::mem::take(&mut self.blocks));
         text.clear();
         blocks.clear();
         *self = Self { text, blocks, ..Self::default() };
     }
 
     /// Reads the main content of `lower`, a page in lower case.
-    pub(crate) fn read(&mut self, lower: &[u8], finders: &Finders, charset: Charset, kept: &mut Vec<u8>) {
+    pub(crate) fn read(
+        &mut self,
+        lower: &[u8],
+        finders: &Finders,
+        charset: Charset,
+        kept: &mut Vec<u8>,
+    ) {
         self.clear();
         let mut reader = MainContentReader {
             region: self,
@@ -126,7 +133,13 @@ impl MainContentReader<'_> {
             // Linked text is counted in characters, blocks in bytes.
             let linked = (end - start) as u32 * self.linked.min(chars) / chars.max(1);
             let (heading, button) = (self.in_heading, self.in_button);
-            self.region.blocks.push(TextBlock { start: start as u32, end: end as u32, linked, heading, button });
+            self.region.blocks.push(TextBlock {
+                start: start as u32,
+                end: end as u32,
+                linked,
+                heading,
+                button,
+            });
         }
     }
 
@@ -163,7 +176,9 @@ impl MainContentReader<'_> {
         let attrs = &self.lower[open.name_end..open.attrs_end];
         match open.tag {
             Tag::A => self.region.links += u32::from(self.frame.is_none()),
-            Tag::Img | Tag::Video | Tag::Audio => self.region.images += u32::from(self.frame.is_none()),
+            Tag::Img | Tag::Video | Tag::Audio => {
+                self.region.images += u32::from(self.frame.is_none())
+            }
             Tag::Article | Tag::Time => self.region.article = true,
             Tag::Textarea | Tag::Select => self.region.fields += 1,
             Tag::Input => self.input(attrs),
@@ -171,7 +186,13 @@ impl MainContentReader<'_> {
         }
         if matches!(
             open.tag,
-            Tag::Div | Tag::Iframe | Tag::Form | Tag::Img | Tag::Input | Tag::Section | Tag::Component
+            Tag::Div
+                | Tag::Iframe
+                | Tag::Form
+                | Tag::Img
+                | Tag::Input
+                | Tag::Section
+                | Tag::Component
         ) {
             self.region.widget |= names_widget(attrs);
         }
@@ -205,7 +226,10 @@ impl TokenVisitor for MainContentReader<'_> {
     fn token(&mut self, _place: PagePart, _end: usize) {}
 
     fn text(&mut self, place: PagePart, start: usize, end: usize, _shape: TextShape) {
-        if place != PagePart::Text || self.in_whole_frame() || (self.frame.is_some() && self.in_link) {
+        if place != PagePart::Text
+            || self.in_whole_frame()
+            || (self.frame.is_some() && self.in_link)
+        {
             return;
         }
         let before = self.run.chars;
@@ -266,7 +290,9 @@ fn frame_of(tag: Tag, attrs: &[u8]) -> Option<SiteFrame> {
     let mut frame = None;
     for (name, value) in Attributes::new(attrs) {
         match (name, value) {
-            (b"role", b"navigation" | b"contentinfo" | b"menubar" | b"menu") => return Some(SiteFrame::Whole),
+            (b"role", b"navigation" | b"contentinfo" | b"menubar" | b"menu") => {
+                return Some(SiteFrame::Whole);
+            }
             (b"role", b"banner") => frame = Some(SiteFrame::Links),
             (b"id" | b"class", names) => {
                 for named in names.split(|b| b.is_ascii_whitespace()) {
@@ -310,8 +336,17 @@ fn named_frame(name: &[u8]) -> Option<SiteFrame> {
     ];
     if is(&whole) {
         // Block pages call the part with their buttons a footer, too.
-        let of_block =
-            is(&[b"captcha", b"challenge", b"error", b"block", b"blocked", b"card", b"modal", b"panel", b"dialog"]);
+        let of_block = is(&[
+            b"captcha",
+            b"challenge",
+            b"error",
+            b"block",
+            b"blocked",
+            b"card",
+            b"modal",
+            b"panel",
+            b"dialog",
+        ]);
         return (!of_block).then_some(SiteFrame::Whole);
     }
     is(&[b"header", b"topbar", b"sidebar", b"masthead", b"siteheader"]).then_some(SiteFrame::Links)
@@ -319,8 +354,16 @@ fn named_frame(name: &[u8]) -> Option<SiteFrame> {
 
 /// Returns whether an attribute names a captcha or a challenge.
 fn names_widget(attrs: &[u8]) -> bool {
-    const NAMES: [&[u8]; 8] =
-        [b"captcha", b"turnstile", b"geetest", b"arkose", b"funcaptcha", b"challenge", b"slider-verify", b"nc_wrapper"];
+    const NAMES: [&[u8]; 8] = [
+        b"captcha",
+        b"turnstile",
+        b"geetest",
+        b"arkose",
+        b"funcaptcha",
+        b"challenge",
+        b"slider-verify",
+        b"nc_wrapper",
+    ];
     Attributes::new(attrs)
         .filter(|(name, _)| matches!(*name, b"id" | b"class" | b"src" | b"action" | b"name"))
         .any(|(_, value)| NAMES.iter().any(|widget| memchr::memmem::find(value, widget).is_some()))

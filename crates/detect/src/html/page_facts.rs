@@ -1,4 +1,5 @@
-//! Facts about a page from one pass over its tokens: text, links, forms, the title, and its refresh target.
+//! Facts about a page from one pass over its tokens: text, links, forms, the title, and its refresh
+//! target.
 //!
 //! The pass may stop once the page has more visible text than any rule allows.
 //!
@@ -16,12 +17,12 @@ use crate::html::element::Tag;
 use crate::html::tokenizer::{Finders, RawText, StartTag, TextShape};
 use crate::html::visibility::{PagePart, TokenVisitor, TokenWalk};
 
-/// Maximum visible characters of a page with little text. Rules with at most this limit are searched for in such pages
-/// only.
+/// Maximum visible characters of a page with little text. Rules with at most this limit are
+/// searched for in such pages only.
 pub(crate) const LITTLE_TEXT: u32 = 1_500;
 
-/// Maximum visible characters of a page with hardly any text. Rules with at most this limit, and those for application
-/// shells, are searched for in such pages only.
+/// Maximum visible characters of a page with hardly any text. Rules with at most this limit, and
+/// those for application shells, are searched for in such pages only.
 pub(crate) const HARDLY_ANY_TEXT: u32 = 250;
 
 /// Minimum limit of tokens, for pages of any length ...
@@ -68,14 +69,15 @@ pub(crate) struct PageFacts {
     pub(crate) scripts: u32,
     pub(crate) password: bool,
     pub(crate) noindex: bool,
-    /// A field asks who the visitor is: e-mail address, phone number, account name, password, one-time password.
+    /// A field asks who the visitor is: e-mail address, phone number, account name, password,
+    /// one-time password.
     pub(crate) asks_identity: bool,
     /// A field asks for a message of several lines. The fields that captchas fill in do not count.
     pub(crate) asks_message: bool,
     /// A hidden field has the hardware address of a device.
     pub(crate) has_hardware_address: bool,
-    /// The page has furniture of a site's pages that block pages lack: navigation, an article, a description for social
-    /// networks.
+    /// The page has furniture of a site's pages that block pages lack: navigation, an article, a
+    /// description for social networks.
     pub(crate) furnished: bool,
     /// Its refresh names a URL, and not only for visitors without scripts.
     pub(crate) moved: bool,
@@ -107,7 +109,8 @@ const MAX_RANGES: usize = 1 << 14;
 
 impl PageFacts {
     fn clear(&mut self) {
-        let (mut visible, mut noscript) = (std::mem::take(&mut self.visible), std::mem::take(&mut self.noscript));
+        let (mut visible, mut noscript) =
+            (std::mem::take(&mut self.visible), std::mem::take(&mut self.noscript));
         let mut ranges = std::mem::take(&mut self.ranges);
         visible.clear();
         noscript.clear();
@@ -121,12 +124,16 @@ impl PageFacts {
         self.complete = true;
     }
 
-    /// Reads `text` (in lower case) until it has more than `enough` visible characters, or more tokens than a page of
-    /// its length needs for so little text.
+    /// Reads `text` (in lower case) until it has more than `enough` visible characters, or more
+    /// tokens than a page of its length needs for so little text.
     pub(crate) fn read(&mut self, text: &[u8], finders: &Finders, counting: Counting, enough: u32) {
         self.clear();
         let mut walk = TokenWalk::new(text, finders);
-        let mut tokens_left = if enough == u32::MAX { usize::MAX } else { TOKENS_FREE + text.len() / BYTES_PER_TOKEN };
+        let mut tokens_left = if enough == u32::MAX {
+            usize::MAX
+        } else {
+            TOKENS_FREE + text.len() / BYTES_PER_TOKEN
+        };
         let mut reader = FactsReader { facts: self, text, counting, enough, mount: None };
         while walk.step(&mut reader) {
             tokens_left -= 1;
@@ -152,7 +159,14 @@ impl PageFacts {
     }
 
     #[inline]
-    fn text(&mut self, place: PagePart, text: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
+    fn text(
+        &mut self,
+        place: PagePart,
+        text: &[u8],
+        range: Range<usize>,
+        counting: Counting,
+        enough: u32,
+    ) {
         match place {
             PagePart::Text => self.visible.push(text, range, counting, enough),
             PagePart::Noscript => {
@@ -207,8 +221,8 @@ impl PageFacts {
         self.password |= kind == b"password";
         self.inputs += u32::from(kind != b"hidden");
         self.has_hardware_address |= kind == b"hidden" && is_hardware_address(filled);
-        self.asks_identity |=
-            matches!(kind, b"email" | b"tel" | b"password") || (kind != b"hidden" && is_of_person(name));
+        self.asks_identity |= matches!(kind, b"email" | b"tel" | b"password")
+            || (kind != b"hidden" && is_of_person(name));
     }
 
     fn meta(&mut self, text: &[u8], range: Range<usize>) {
@@ -232,8 +246,8 @@ impl PageFacts {
         }
     }
 
-    /// Records a refresh. The first one counts, after those that browsers ignore: in values of another form, and for
-    /// visitors without scripts.
+    /// Records a refresh. The first one counts, after those that browsers ignore: in values of
+    /// another form, and for visitors without scripts.
     fn refresh_of(&mut self, text: &[u8], tag: Range<usize>, content: &[u8]) {
         if self.refresh.is_some() && !self.refresh_in_noscript {
             return;
@@ -284,7 +298,8 @@ impl TokenVisitor for FactsReader<'_> {
             self.mount = None;
         }
         if place == PagePart::Hidden {
-            self.facts.hidden += if shape.known { shape.letters as usize } else { (end - start) / 2 };
+            self.facts.hidden +=
+                if shape.known { shape.letters as usize } else { (end - start) / 2 };
         }
         if shape.known && place == PagePart::Text {
             self.facts.visible.push_known(start..end, shape);
@@ -304,7 +319,8 @@ impl TokenVisitor for FactsReader<'_> {
         if tag.is_counted() {
             facts.count(tag, self.text, open.name_end..open.attrs_end, place);
             facts.frames += u32::from(open.shown && is_frame(tag));
-            facts.shown += u32::from(open.shown && shows(tag, &self.text[open.name_end..open.attrs_end]));
+            facts.shown +=
+                u32::from(open.shown && shows(tag, &self.text[open.name_end..open.attrs_end]));
         }
     }
 
@@ -326,12 +342,14 @@ impl TokenVisitor for FactsReader<'_> {
         }
         if element == RawText::Style && !self.facts.shows_without_scripts {
             let style = &self.text[start..end];
-            self.facts.shows_without_scripts = in_noscript(&self.text[start.saturating_sub(NOSCRIPT_STYLE)..start])
-                && memmem::find(style, b"display").is_some()
-                && memmem::find(style, b"block").is_some();
+            self.facts.shows_without_scripts =
+                in_noscript(&self.text[start.saturating_sub(NOSCRIPT_STYLE)..start])
+                    && memmem::find(style, b"display").is_some()
+                    && memmem::find(style, b"block").is_some();
         }
         match place {
-            // Beyond this amount of text the pass may have stopped earlier, so the title must not count.
+            // Beyond this amount of text the pass may have stopped earlier, so the title must not
+            // count.
             PagePart::Title if self.facts.visible.chars > LITTLE_TEXT => {}
             PagePart::Title => self.facts.title = Some(start..end),
             _ => self.facts.text(place, self.text, start..end, self.counting, self.enough),
@@ -340,8 +358,8 @@ impl TokenVisitor for FactsReader<'_> {
 }
 
 impl PageFacts {
-    /// Reports the page part of each of `offsets` (ascending) in the last page, with the visible characters before it.
-    /// Reads the page again if the pass stopped too early.
+    /// Reports the page part of each of `offsets` (ascending) in the last page, with the visible
+    /// characters before it. Reads the page again if the pass stopped too early.
     pub(crate) fn locate(
         &self,
         text: &[u8],
@@ -376,7 +394,8 @@ fn locate_again(
     at: impl FnMut(usize, PagePart, u32),
 ) {
     let mut walk = TokenWalk::new(text, finders);
-    let mut locator = PartLocator { text, counting, offsets, next: 0, visible: VisibleText::default(), at };
+    let mut locator =
+        PartLocator { text, counting, offsets, next: 0, visible: VisibleText::default(), at };
     while locator.next < offsets.len() && walk.step(&mut locator) {}
 }
 
@@ -426,16 +445,19 @@ fn shows(tag: Tag, attrs: &[u8]) -> bool {
         b"style" => memmem::find(value, b"-9999").is_some(),
         _ => false,
     };
-    Attributes::new(attrs).any(|(name, _)| matches!(name, b"src" | b"data" | b"srcset" | b"data-src"))
+    Attributes::new(attrs)
+        .any(|(name, _)| matches!(name, b"src" | b"data" | b"srcset" | b"data-src"))
         && !Attributes::new(attrs).any(dot)
 }
 
-/// Returns the range of an attribute's value, which is a slice of its tag. An empty one has no offset in it.
+/// Returns the range of an attribute's value, which is a slice of its tag. An empty one has no
+/// offset in it.
 fn range_in(text: &[u8], tag: &Range<usize>, value: &[u8]) -> Range<usize> {
     if value.is_empty() {
         return tag.start..tag.start;
     }
-    let start = tag.start + (value.as_ptr() as usize).saturating_sub(text[tag.clone()].as_ptr() as usize);
+    let start =
+        tag.start + (value.as_ptr() as usize).saturating_sub(text[tag.clone()].as_ptr() as usize);
     start..start + value.len()
 }
 
@@ -444,21 +466,25 @@ fn in_noscript(before: &[u8]) -> bool {
     memmem::rfind(before, b"<noscript") > memmem::rfind(before, b"</noscript")
 }
 
-/// Returns whether a value is the hardware address of a device, which only its own network sees: six pairs of hexadecimal
-/// digits.
+/// Returns whether a value is the hardware address of a device, which only its own network sees:
+/// six pairs of hexadecimal digits.
 pub(crate) fn is_hardware_address(value: &[u8]) -> bool {
-    let fits = |(n, b): (usize, &u8)| if n % 3 == 2 { matches!(b, b':' | b'-') } else { b.is_ascii_hexdigit() };
+    let fits = |(n, b): (usize, &u8)| {
+        if n % 3 == 2 { matches!(b, b':' | b'-') } else { b.is_ascii_hexdigit() }
+    };
     value.len() == 17 && value.iter().enumerate().all(fits)
 }
 
-/// Returns whether a field of this name asks who the visitor is. Fields of captchas may have similar names.
+/// Returns whether a field of this name asks who the visitor is. Fields of captchas may have
+/// similar names.
 fn is_of_person(name: &[u8]) -> bool {
     let tells = |part: &[u8]| {
         matches!(part, b"user" | b"username" | b"userid" | b"login" | b"otp")
             || part.ends_with(b"mail")
             || part.ends_with(b"phone")
     };
-    memmem::find(name, b"captcha").is_none() && name.split(|b| !b.is_ascii_alphanumeric()).any(tells)
+    memmem::find(name, b"captcha").is_none()
+        && name.split(|b| !b.is_ascii_alphanumeric()).any(tells)
 }
 
 #[inline]

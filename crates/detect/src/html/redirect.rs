@@ -1,10 +1,11 @@
-//! Redirects in a page: a declarative refresh with a URL (`<meta http-equiv=refresh>` or the header `Refresh`, which
-//! are one thing in HTML), or a script that only sets the location to a literal URL.
+//! Redirects in a page: a declarative refresh with a URL (`<meta http-equiv=refresh>` or the header
+//! `Refresh`, which are one thing in HTML), or a script that only sets the location to a literal
+//! URL.
 //!
 //! Owns: what a declarative refresh is, and which address its target means.
 //!
-//! Invariants: a target is as written, with only the escapes of its language decoded, unless the page names a base:
-//! then it is a whole URL. HTTP can fetch it.
+//! Invariants: a target is as written, with only the escapes of its language decoded, unless the
+//! page names a base: then it is a whole URL. HTTP can fetch it.
 //!
 //! Must not know: whether the page is trustworthy.
 
@@ -15,7 +16,8 @@ use url::{Position, Url};
 
 use super::text;
 
-/// Maximum delay of a refresh that is a redirect, in seconds. Pages with a longer delay are for reading.
+/// Maximum delay of a refresh that is a redirect, in seconds. Pages with a longer delay are for
+/// reading.
 const MAX_DELAY: u64 = 10;
 /// Maximum length of a target, in bytes.
 const MAX_TARGET: usize = 4096;
@@ -37,7 +39,8 @@ impl<'a> Refresh<'a> {
         let text = text.trim_ascii_start();
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (delay, rest) = text.split_at(digits);
-        // A fraction of a second needs no digit before it. A value without any number is no refresh.
+        // A fraction of a second needs no digit before it. A value without any number is no
+        // refresh.
         if digits == 0 && !rest.starts_with('.') {
             return None;
         }
@@ -67,7 +70,8 @@ impl<'a> Refresh<'a> {
 
     /// Returns its target, if it is a redirect: a page with a longer delay is for reading.
     pub(crate) fn redirect(&self) -> Option<&'a str> {
-        (self.has_target() && self.delay.is_some_and(|delay| delay <= MAX_DELAY)).then_some(self.target)
+        (self.has_target() && self.delay.is_some_and(|delay| delay <= MAX_DELAY))
+            .then_some(self.target)
     }
 }
 
@@ -91,10 +95,13 @@ pub(crate) struct Bases<'a> {
 }
 
 impl Bases<'_> {
-    /// Returns the target, unless it stays on the page or HTTP cannot fetch it. It is as written if no base counts.
+    /// Returns the target, unless it stays on the page or HTTP cannot fetch it. It is as written if
+    /// no base counts.
     pub(crate) fn resolve(self, target: &str) -> Option<Box<str>> {
         let page = self.page.and_then(|url| Url::parse(url).ok());
-        let Some(base) = self.element.and_then(|href| base_url(href, page.as_ref())) else { return fetchable(target) };
+        let Some(base) = self.element.and_then(|href| base_url(href, page.as_ref())) else {
+            return fetchable(target);
+        };
         if target.len() > MAX_TARGET {
             return None;
         }
@@ -107,13 +114,15 @@ impl Bases<'_> {
     }
 }
 
-/// Returns the base URL that an element names. `None` if it is unusable: then the page's own URL is the base.
+/// Returns the base URL that an element names. `None` if it is unusable: then the page's own URL is
+/// the base.
 fn base_url(href: &str, page: Option<&Url>) -> Option<Url> {
     let base = match page {
         Some(page) => page.join(href.trim()),
         None => Url::parse(href.trim()),
     };
-    base.ok().filter(|base| !matches!(base.scheme(), "data" | "javascript") && !base.cannot_be_a_base())
+    base.ok()
+        .filter(|base| !matches!(base.scheme(), "data" | "javascript") && !base.cannot_be_a_base())
 }
 
 /// Returns the text after `url=`, if `text` begins with it.
@@ -122,15 +131,17 @@ fn after_url(text: &str) -> Option<&str> {
     Some(text[name.len()..].trim_ascii_start().strip_prefix('=')?.trim_ascii_start())
 }
 
-/// Returns the range of the literal, without quotes, to which `script` sets the location, if it does nothing else.
+/// Returns the range of the literal, without quotes, to which `script` sets the location, if it
+/// does nothing else.
 pub(crate) fn literal_in(script: &[u8]) -> Option<Range<usize>> {
     if script.len() > MAX_SCRIPT {
         return None;
     }
     let mut rest = past_comment(script);
     for _ in 0..3 {
-        let owner =
-            [&b"window"[..], b"document", b"self", b"top", b"parent"].iter().find_map(|o| rest.strip_prefix(*o));
+        let owner = [&b"window"[..], b"document", b"self", b"top", b"parent"]
+            .iter()
+            .find_map(|o| rest.strip_prefix(*o));
         let Some(owned) = owner else { break };
         rest = owned.trim_ascii_start().strip_prefix(b".")?.trim_ascii_start();
     }
@@ -143,7 +154,8 @@ pub(crate) fn literal_in(script: &[u8]) -> Option<Range<usize>> {
         rest = call.or_else(|| member.strip_prefix(b"href"))?.trim_ascii_start();
     }
     let rest = rest.strip_prefix(if called { &b"("[..] } else { b"=" })?.trim_ascii_start();
-    let (&quote, inner) = rest.split_first().filter(|(quote, _)| matches!(quote, b'"' | b'\'' | b'`'))?;
+    let (&quote, inner) =
+        rest.split_first().filter(|(quote, _)| matches!(quote, b'"' | b'\'' | b'`'))?;
     let len = literal_len(inner, quote)?;
     let mut after = inner[len + 1..].trim_ascii_start();
     if called {
@@ -211,8 +223,13 @@ pub(crate) fn of_literal(literal: &str) -> Option<String> {
 fn fetchable(target: &str) -> Option<Box<str>> {
     let target = target.trim();
     let elsewhere = !target.is_empty() && !target.starts_with('#') && target.len() <= MAX_TARGET;
-    let scheme = target.split(['/', '?', '#']).next().and_then(|start| start.split_once(':')).map(|(scheme, _)| scheme);
-    let by_http = scheme.is_none_or(|s| s.eq_ignore_ascii_case("http") || s.eq_ignore_ascii_case("https"));
+    let scheme = target
+        .split(['/', '?', '#'])
+        .next()
+        .and_then(|start| start.split_once(':'))
+        .map(|(scheme, _)| scheme);
+    let by_http =
+        scheme.is_none_or(|s| s.eq_ignore_ascii_case("http") || s.eq_ignore_ascii_case("https"));
     (elsewhere && by_http).then(|| target.into())
 }
 
@@ -288,7 +305,10 @@ mod tests {
     #[test]
     fn a_refresh_without_a_target_is_one_and_a_value_that_browsers_ignore_is_none() {
         for reloads in ["5", " 0;", ".5", "3, url=", "0;url=''", "99999999999999999999999"] {
-            assert!(Refresh::parse(reloads).is_some_and(|refresh| !refresh.has_target()), "{reloads}");
+            assert!(
+                Refresh::parse(reloads).is_some_and(|refresh| !refresh.has_target()),
+                "{reloads}"
+            );
         }
         assert!(Refresh::parse("11;url=/next").is_some_and(|refresh| refresh.has_target()));
         for ignored in ["", " ", "url=/next", "-1;url=/next", "0url=/next", "0x", "next"] {

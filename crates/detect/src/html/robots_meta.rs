@@ -1,7 +1,7 @@
 //! Directives for crawlers in the head of a page: `<meta name="robots" content="noindex">`.
 //!
-//! Invariants: only `meta` elements count, not text of comments, scripts or attributes. Nothing beyond the first 64 KiB,
-//! or in the body of the page, is read.
+//! Invariants: only `meta` elements count, not text of comments, scripts or attributes. Nothing
+//! beyond the first 64 KiB, or in the body of the page, is read.
 //!
 //! Must not know: what a directive means.
 
@@ -19,8 +19,8 @@ const MAX_ELEMENTS: usize = 16;
 
 static FINDERS: LazyLock<Finders> = LazyLock::new(Finders::new);
 
-/// Returns the `content`, in lower case, of each `meta` element for all crawlers or for the one called `agent`, which
-/// pages name by its product token.
+/// Returns the `content`, in lower case, of each `meta` element for all crawlers or for the one
+/// called `agent`, which pages name by its product token.
 ///
 /// ```
 /// let page = b"<!-- <meta name=robots content=none> --><meta name=\"ROBOTS\" content=\"NoIndex, noai\"><body>";
@@ -28,14 +28,18 @@ static FINDERS: LazyLock<Finders> = LazyLock::new(Finders::new);
 /// ```
 pub fn robots_meta(body: &[u8], agent: &str) -> Vec<String> {
     let body = &body[..body.len().min(MAX_HEAD)];
-    // A page is read up to its body, and as a whole where that is none: in a comment, a script or an attribute.
+    // A page is read up to its body, and as a whole where that is none: in a comment, a script or
+    // an attribute.
     if let Some(at) = body_tag(body)
         && let Read { found, is_whole: true } = Read::of(&body[..at].to_ascii_lowercase(), agent)
     {
         return found;
     }
     let text = body.to_ascii_lowercase();
-    let token = Some(product_token(agent)).filter(|token| !token.is_empty()).unwrap_or(agent).to_ascii_lowercase();
+    let token = Some(product_token(agent))
+        .filter(|token| !token.is_empty())
+        .unwrap_or(agent)
+        .to_ascii_lowercase();
     let names = |name: &[u8]| memchr::memmem::find(&text, name).is_some();
     // Most pages have no such element.
     if names(b"robots") || !token.is_empty() && names(token.as_bytes()) {
@@ -98,7 +102,9 @@ fn directives(tag: Tag, attributes: &[u8], agent: &str) -> Option<String> {
     let name = value(attributes, b"name").unwrap_or_default().trim_ascii();
     let is_named = || std::str::from_utf8(name).is_ok_and(|name| is_named(name, agent));
     let is_for_crawler = !name.is_empty() && (name == b"robots" || is_named());
-    is_for_crawler.then(|| String::from_utf8_lossy(value(attributes, b"content").unwrap_or_default()).into_owned())
+    is_for_crawler.then(|| {
+        String::from_utf8_lossy(value(attributes, b"content").unwrap_or_default()).into_owned()
+    })
 }
 
 #[cfg(test)]
@@ -108,10 +114,18 @@ mod tests {
     #[test]
     fn only_elements_of_the_head_for_this_crawler_count() {
         let read = |page: &str| robots_meta(page.as_bytes(), "ExampleBot").join("|");
-        assert_eq!(read("<meta content=noindex name=robots><meta name=examplebot content='noai'>"), "noindex|noai");
+        assert_eq!(
+            read("<meta content=noindex name=robots><meta name=examplebot content='noai'>"),
+            "noindex|noai"
+        );
         let versioned = robots_meta(b"<meta name=examplebot content=noai>", "ExampleBot/1.0");
         assert_eq!(versioned, ["noai"], "by its product token, as in robots.txt");
-        assert_eq!(read("<meta name=googlebot content=noindex><script>'<meta name=robots content=none>'</script>"), "");
+        assert_eq!(
+            read(
+                "<meta name=googlebot content=noindex><script>'<meta name=robots content=none>'</script>"
+            ),
+            ""
+        );
         assert_eq!(read("<title><meta name=robots content=none></title><p>robots"), "");
         assert_eq!(read("<body><meta name=robots content=noindex>"), "");
         assert_eq!(read("<meta name=robots>"), "");
@@ -137,14 +151,22 @@ mod tests {
             "</body>",
             "b <b>",
         ] {
-            let whole = Read::of(format!("{before}{meta}<body>{meta}").to_ascii_lowercase().as_bytes(), "ExampleBot");
+            let whole = Read::of(
+                format!("{before}{meta}<body>{meta}").to_ascii_lowercase().as_bytes(),
+                "ExampleBot",
+            );
             for after in ["<body>", "<BODY class=x>", "<Body\n>", ""] {
                 let page = format!("{before}{meta}{after}");
                 assert_eq!(robots_meta(page.as_bytes(), "ExampleBot"), whole.found, "{page}");
                 assert_eq!(whole.found.last().map(String::as_str), Some("noai"), "{page}");
             }
         }
-        for cut in ["<meta name=robots content=none", "<meta name=robots content=none <body", "<body", "<body<body"] {
+        for cut in [
+            "<meta name=robots content=none",
+            "<meta name=robots content=none <body",
+            "<body",
+            "<body<body",
+        ] {
             assert!(robots_meta(cut.as_bytes(), "ExampleBot").is_empty(), "{cut}");
         }
     }

@@ -1,4 +1,5 @@
-//! Recognition of HTML. The status alone decides about other bodies: they are never empty and never a shell.
+//! Recognition of HTML. The status alone decides about other bodies: they are never empty and never
+//! a shell.
 
 /// Number of bytes of a body that are sniffed.
 const WINDOW: usize = 2048;
@@ -43,8 +44,8 @@ pub(crate) fn is_binary(body: &[u8]) -> bool {
     BINARY.iter().any(|magic| body.starts_with(magic))
 }
 
-/// Returns whether `body` is HTML: by its bytes if they are clear, else by the declared media type, else by its tags.
-/// `body` starts after any byte order mark and is not in UTF-16.
+/// Returns whether `body` is HTML: by its bytes if they are clear, else by the declared media type,
+/// else by its tags. `body` starts after any byte order mark and is not in UTF-16.
 pub(crate) fn is_html(media_type: Option<&str>, body: &[u8]) -> bool {
     if is_binary(body) {
         return false;
@@ -54,7 +55,9 @@ pub(crate) fn is_html(media_type: Option<&str>, body: &[u8]) -> bool {
         Some(e) if is(e, "text/html") || is(e, "application/xhtml+xml") => !is_data(head),
         // XML with an html root is XHTML under another name.
         Some(e) if is(e, "text/xml") || is(e, "application/xml") => has_html_root(head),
-        Some(e) if is(e, "application/octet-stream") || is(e, "unknown/unknown") => has_html_root(head),
+        Some(e) if is(e, "application/octet-stream") || is(e, "unknown/unknown") => {
+            has_html_root(head)
+        }
         Some(_) => false,
         None => body.is_empty() || (!is_data(head) && looks_like_html(head)),
     }
@@ -70,10 +73,17 @@ const FIRST_BYTES: usize = 64;
 /// Minimum share of control characters, in percent, of a body that is no text in any encoding.
 const CONTROL_PERCENT: usize = 4;
 
-/// Returns whether a body is still compressed although its reader was promised text: what fetched it has not decoded it.
-/// `encoding` is the `Content-Encoding` that is left. Text in UTF-16 must not come here.
-pub(crate) fn is_undecoded(media_type: Option<&str>, encoding: Option<&str>, url: Option<&str>, body: &[u8]) -> bool {
-    let encoded = encoding.is_some_and(|encoding| !encoding.trim().eq_ignore_ascii_case("identity"));
+/// Returns whether a body is still compressed although its reader was promised text: what fetched
+/// it has not decoded it. `encoding` is the `Content-Encoding` that is left. Text in UTF-16 must
+/// not come here.
+pub(crate) fn is_undecoded(
+    media_type: Option<&str>,
+    encoding: Option<&str>,
+    url: Option<&str>,
+    body: &[u8],
+) -> bool {
+    let encoded =
+        encoding.is_some_and(|encoding| !encoding.trim().eq_ignore_ascii_case("identity"));
     let is_text = match media_type {
         Some(essence) => {
             let has = |part: &str| essence.to_ascii_lowercase().contains(part);
@@ -100,7 +110,8 @@ pub(crate) fn is_undecoded(media_type: Option<&str>, encoding: Option<&str>, url
     }
     // Brotli has no mark.
     let has_controls = |percent: usize| controls > 0 && controls * 100 >= head.len() * percent;
-    has_controls(CONTROL_PERCENT) && (encoded || !looks_like_html(head) || has_controls(3 * CONTROL_PERCENT))
+    has_controls(CONTROL_PERCENT)
+        && (encoded || !looks_like_html(head) || has_controls(3 * CONTROL_PERCENT))
 }
 
 fn is(essence: &str, name: &str) -> bool {
@@ -112,13 +123,20 @@ fn is_data(head: &[u8]) -> bool {
     let start = after_prolog(head);
     match start {
         [b'{', rest @ ..] if begins_with_key(rest) => true,
-        [b'[', rest @ ..] if rest.trim_ascii_start().strip_prefix(b"{").is_some_and(begins_with_key) => true,
+        [b'[', rest @ ..]
+            if rest.trim_ascii_start().strip_prefix(b"{").is_some_and(begins_with_key) =>
+        {
+            true
+        }
         [b'{' | b'[', rest @ ..] => {
             let next = rest.trim_ascii_start().first();
-            matches!(next, None | Some(b'"' | b'{' | b'[' | b'}' | b']' | b'-' | b'0'..=b'9')) && !looks_like_html(head)
+            matches!(next, None | Some(b'"' | b'{' | b'[' | b'}' | b']' | b'-' | b'0'..=b'9'))
+                && !looks_like_html(head)
         }
         [b'<', ..] => {
-            (starts_with(head.trim_ascii_start(), b"<?xml") && !has_html_root(start) && !looks_like_html(start))
+            (starts_with(head.trim_ascii_start(), b"<?xml")
+                && !has_html_root(start)
+                && !looks_like_html(start))
                 || [&b"<rss"[..], b"<feed", b"<urlset", b"<sitemapindex", b"<rdf:rdf", b"<svg"]
                     .iter()
                     .any(|root| starts_with(start, root))
@@ -191,7 +209,12 @@ mod tests {
         assert!(!is_undecoded(html, None, None, b"x marks the spot: x\x9C"));
         assert!(!is_undecoded(html, None, None, b"\x89PNG\r\n\x1A\n\0\0\0"));
         assert!(!is_undecoded(Some("application/gzip"), None, None, b"\x1F\x8B\x08\0"));
-        assert!(!is_undecoded(Some("text/xml"), None, Some("https://leaf.example/map.xml.gz?v=1"), b"\x1F\x8B\x08\0"));
+        assert!(!is_undecoded(
+            Some("text/xml"),
+            None,
+            Some("https://leaf.example/map.xml.gz?v=1"),
+            b"\x1F\x8B\x08\0"
+        ));
     }
 
     #[test]

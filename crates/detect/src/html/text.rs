@@ -1,5 +1,5 @@
-//! Visible text: its length in characters with white space collapsed, and its beginning, entities decoded, for the
-//! sentences of rules.
+//! Visible text: its length in characters with white space collapsed, and its beginning, entities
+//! decoded, for the sentences of rules.
 //!
 //! Must not know: HTML elements, only bytes and charsets.
 
@@ -59,8 +59,15 @@ impl VisibleText {
         self.space = true;
     }
 
-    /// Adds the run of text at `range` of `page`, entities not decoded. Stops after more than `enough` characters.
-    pub(crate) fn push(&mut self, page: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
+    /// Adds the run of text at `range` of `page`, entities not decoded. Stops after more than
+    /// `enough` characters.
+    pub(crate) fn push(
+        &mut self,
+        page: &[u8],
+        range: Range<usize>,
+        counting: Counting,
+        enough: u32,
+    ) {
         self.keep(&range, RunKind::Other);
         let mut rest = &page[range];
         while !rest.is_empty() && self.chars <= enough {
@@ -117,15 +124,18 @@ impl VisibleText {
             return;
         }
         // A word begins where white space ends.
-        let words: usize = run.iter().zip(&run[1..]).map(|(a, b)| usize::from(is_blank(*a) & !is_blank(*b))).sum();
+        let words: usize =
+            run.iter().zip(&run[1..]).map(|(a, b)| usize::from(is_blank(*a) & !is_blank(*b))).sum();
         let leading = is_blank(first);
         // If the run begins with white space, `words` includes its first word.
-        let gaps = words - usize::from(leading) + usize::from((leading || self.space) && self.chars > 0);
+        let gaps =
+            words - usize::from(leading) + usize::from((leading || self.space) && self.chars > 0);
         self.chars = self.chars.saturating_add((letters + gaps) as u32);
         self.space = is_blank(last);
     }
 
-    /// Copies the kept text, entities decoded and white space collapsed, in the page's charset (entities in UTF-8).
+    /// Copies the kept text, entities decoded and white space collapsed, in the page's charset
+    /// (entities in UTF-8).
     pub(crate) fn kept_into(&self, page: &[u8], counting: Counting, out: &mut Vec<u8>) {
         out.clear();
         let mut space = false;
@@ -160,8 +170,8 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | 0x0C)
 }
 
-/// Appends a run without adjacent white space of any kind. `space` is whether white space precedes it. Returns whether
-/// white space follows it.
+/// Appends a run without adjacent white space of any kind. `space` is whether white space precedes
+/// it. Returns whether white space follows it.
 fn append_words(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return space };
     let (leading, trailing) = (usize::from(is_blank(*first)), usize::from(is_blank(*last)));
@@ -172,8 +182,8 @@ fn append_words(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
     trailing == 1
 }
 
-/// Appends a run of ASCII without entities and collapses its white space. `space` is whether white space precedes it.
-/// Returns whether white space follows it.
+/// Appends a run of ASCII without entities and collapses its white space. `space` is whether white
+/// space precedes it. Returns whether white space follows it.
 fn append_ascii(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
     let from = out.len();
     // Each byte is written; adjacent white space is overwritten.
@@ -192,7 +202,8 @@ fn append_ascii(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
     trailing
 }
 
-/// Returns the end of a step of at most [`STEP`] bytes: after white space, or before a possible entity that continues.
+/// Returns the end of a step of at most [`STEP`] bytes: after white space, or before a possible
+/// entity that continues.
 fn step_end(rest: &[u8]) -> usize {
     let from = STEP - 64;
     let tail = &rest[from..STEP];
@@ -216,7 +227,8 @@ impl CharCounter {
             // Bytes that are no character neither count nor end white space.
             TextEvent::Chars(_, 0) => {}
             TextEvent::Chars(_, count) => {
-                self.chars = self.chars.saturating_add(count + u32::from(self.space && self.chars > 0));
+                self.chars =
+                    self.chars.saturating_add(count + u32::from(self.space && self.chars > 0));
                 self.space = false;
             }
         }
@@ -275,7 +287,10 @@ fn wide(run: &[u8], counting: Counting, event: &mut impl FnMut(TextEvent<'_>)) -
     if counting == Counting::Utf8 {
         len = 1 + run[1..len].iter().take_while(|b| (0x80..0xC0).contains(*b)).count();
         // No-break, zero-width and ideographic spaces.
-        if matches!(&run[..len], [0xC2, 0xA0] | [0xE2, 0x80, 0x8B..=0x8D] | [0xE3, 0x80, 0x80] | [0xEF, 0xBB, 0xBF]) {
+        if matches!(
+            &run[..len],
+            [0xC2, 0xA0] | [0xE2, 0x80, 0x8B..=0x8D] | [0xE3, 0x80, 0x80] | [0xEF, 0xBB, 0xBF]
+        ) {
             event(TextEvent::Space);
             return len;
         }
@@ -302,8 +317,8 @@ fn entity(run: &[u8], event: &mut impl FnMut(TextEvent<'_>)) -> usize {
     }
 }
 
-/// Returns the character of the entity at the start of `run`, and its length in bytes. An entity with an unknown name
-/// counts as one character, U+FFFD. `None` if there is no entity.
+/// Returns the character of the entity at the start of `run`, and its length in bytes. An entity
+/// with an unknown name counts as one character, U+FFFD. `None` if there is no entity.
 pub(crate) fn decode_entity(run: &[u8]) -> Option<(char, usize)> {
     let body = run.strip_prefix(b"&")?;
     if let Some(number) = body.strip_prefix(b"#") {
@@ -324,8 +339,8 @@ pub(crate) fn decode_entity(run: &[u8]) -> Option<(char, usize)> {
     Some((c, len + 2))
 }
 
-/// Returns the character of a named entity of challenge pages and titles in Western languages; names are in lower case,
-/// like the text.
+/// Returns the character of a named entity of challenge pages and titles in Western languages;
+/// names are in lower case, like the text.
 fn named(name: &[u8]) -> Option<char> {
     Some(match name {
         b"amp" => '&',
@@ -385,8 +400,8 @@ fn named(name: &[u8]) -> Option<char> {
     })
 }
 
-/// Folds text for the comparison of sentences: lower case, straight quotes, collapsed white space. Entities are already
-/// decoded.
+/// Folds text for the comparison of sentences: lower case, straight quotes, collapsed white space.
+/// Entities are already decoded.
 pub(crate) fn fold_into(text: &str, out: &mut String) {
     out.clear();
     if text.bytes().all(|byte| byte < 0x80 && byte != b'`') {
@@ -404,7 +419,8 @@ pub(crate) fn fold_into(text: &str, out: &mut String) {
     }
 }
 
-/// Appends the folded form of `text`, whose ASCII is in lower case and whose white space is collapsed.
+/// Appends the folded form of `text`, whose ASCII is in lower case and whose white space is
+/// collapsed.
 pub(crate) fn append_collapsed(text: &str, out: &mut String) {
     let from = out.len();
     let mut space = false;
@@ -438,7 +454,11 @@ fn trim_spaces(text: &str) -> &str {
 fn already_folded_len(bytes: &[u8]) -> usize {
     let folds = |b: &u8| *b >= 0x80 || *b == b'`';
     let chunks = bytes.as_chunks::<16>().0;
-    let whole = 16 * chunks.iter().take_while(|chunk| !chunk.iter().fold(false, |any, b| any | folds(b))).count();
+    let whole = 16
+        * chunks
+            .iter()
+            .take_while(|chunk| !chunk.iter().fold(false, |any, b| any | folds(b)))
+            .count();
     whole + bytes[whole..].iter().position(folds).unwrap_or(bytes.len() - whole)
 }
 
@@ -456,7 +476,10 @@ fn fold(c: char, from: usize, space: &mut bool, out: &mut String) {
         }
         c if c.is_ascii() => push(out, from, space, c.to_ascii_lowercase()),
         // The capital I with a dot of Turkish becomes an i with a dot above it.
-        c => c.to_lowercase().filter(|low| *low != '\u{307}').for_each(|low| push(out, from, space, low)),
+        c => c
+            .to_lowercase()
+            .filter(|low| *low != '\u{307}')
+            .for_each(|low| push(out, from, space, low)),
     }
 }
 
@@ -511,7 +534,8 @@ mod tests {
 
     #[test]
     fn truncated_and_invalid_entities_do_not_panic() {
-        for run in ["&", "&#", "&#x", "&#;", "&#99999999999;", "&#xD800;", "&a", "&;", "&#x110000;"] {
+        for run in ["&", "&#", "&#x", "&#;", "&#99999999999;", "&#xD800;", "&a", "&;", "&#x110000;"]
+        {
             let _ = count(run);
             decode_entities_into(run, &mut String::new());
         }
@@ -538,7 +562,11 @@ mod tests {
                 text.push(page.as_bytes(), 0..first.len(), Counting::Utf8, u32::MAX);
                 text.push(page.as_bytes(), first.len()..page.len(), Counting::Utf8, u32::MAX);
                 let words: Vec<_> = page.split_whitespace().collect();
-                assert_eq!(text.chars as usize, words.join(" ").chars().count(), "{first:?} {second:?}");
+                assert_eq!(
+                    text.chars as usize,
+                    words.join(" ").chars().count(),
+                    "{first:?} {second:?}"
+                );
             }
         }
     }

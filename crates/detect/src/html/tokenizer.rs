@@ -1,8 +1,8 @@
 //! A streaming HTML tokenizer: no tree, no copies, one look at each byte.
 //!
-//! It reads lower-case bytes in an ASCII-compatible charset. It follows the HTML standard where that decides what is
-//! text: quotes in attributes, comments, raw-text elements, CDATA in foreign content. A body may be cut anywhere; a
-//! token without an end reaches to the end of the body.
+//! It reads lower-case bytes in an ASCII-compatible charset. It follows the HTML standard where
+//! that decides what is text: quotes in attributes, comments, raw-text elements, CDATA in foreign
+//! content. A body may be cut anywhere; a token without an end reaches to the end of the body.
 //!
 //! Must not know: what is visible (see `visibility`).
 
@@ -148,7 +148,8 @@ pub(crate) struct Tokenizer<'t> {
     /// The current block of the page.
     block: ByteMasks,
     raw: Option<RawText>,
-    /// Inside `<svg>` or `<math>`, or in XHTML: CDATA sections exist, raw-text elements are ordinary.
+    /// Inside `<svg>` or `<math>`, or in XHTML: CDATA sections exist, raw-text elements are
+    /// ordinary.
     pub(crate) foreign: bool,
 }
 
@@ -172,7 +173,8 @@ impl<'t> Tokenizer<'t> {
         self.at
     }
 
-    /// Returns the kind of the next token, or `None` at the end. The method for this kind must be called next.
+    /// Returns the kind of the next token, or `None` at the end. The method for this kind must be
+    /// called next.
     #[inline(always)]
     pub(crate) fn kind(&mut self) -> Option<TokenKind> {
         if let Some(element) = self.raw.take() {
@@ -187,14 +189,17 @@ impl<'t> Tokenizer<'t> {
         }
         Some(match self.text.get(self.at + 1) {
             Some(b'a'..=b'z') => TokenKind::StartTag,
-            Some(b'/') if matches!(self.text.get(self.at + 2), Some(b'a'..=b'z')) => TokenKind::EndTag,
+            Some(b'/') if matches!(self.text.get(self.at + 2), Some(b'a'..=b'z')) => {
+                TokenKind::EndTag
+            }
             Some(b'/' | b'!' | b'?') => TokenKind::Declaration,
             _ => TokenKind::Text,
         })
     }
 
-    /// Restricts reading to the element whose end tag begins with `end`, whatever is left open in it. Its content is
-    /// raw text when scripts run, so no comment and no element in it reaches beyond.
+    /// Restricts reading to the element whose end tag begins with `end`, whatever is left open in
+    /// it. Its content is raw text when scripts run, so no comment and no element in it reaches
+    /// beyond.
     pub(crate) fn enclose(&mut self, end: &[u8]) {
         if self.whole.is_some() || self.endless {
             return;
@@ -226,7 +231,8 @@ impl<'t> Tokenizer<'t> {
         (end, shape)
     }
 
-    /// Returns the end of the text that starts at `from`, at the next `<` that begins markup, and its shape.
+    /// Returns the end of the text that starts at `from`, at the next `<` that begins markup, and
+    /// its shape.
     #[inline(always)]
     fn text_run(&mut self, from: usize) -> (usize, TextShape) {
         let text = self.text;
@@ -293,7 +299,11 @@ impl<'t> Tokenizer<'t> {
     pub(crate) fn close(&mut self) -> EndTag {
         let start = self.at;
         let (name_end, tag) = self.name(start + 2);
-        self.at = if self.text.get(name_end) == Some(&b'>') { name_end + 1 } else { self.tag_end(name_end).1 };
+        self.at = if self.text.get(name_end) == Some(&b'>') {
+            name_end + 1
+        } else {
+            self.tag_end(name_end).1
+        };
         EndTag { tag, start, name_end }
     }
 
@@ -318,12 +328,13 @@ impl<'t> Tokenizer<'t> {
     #[cold]
     fn long_name(&self, from: usize) -> (usize, Tag) {
         let rest = &self.text[from..];
-        let end = from + rest.iter().position(|b| matches!(b, b'>' | b'/' | 0..=b' ')).unwrap_or(rest.len());
+        let end = from
+            + rest.iter().position(|b| matches!(b, b'>' | b'/' | 0..=b' ')).unwrap_or(rest.len());
         (end, Tag::of(&self.text[from..end]))
     }
 
-    /// Returns the end of the attributes, the end of the tag, and whether the attributes may hide the element. A quote
-    /// counts only after `=`, where a value may begin.
+    /// Returns the end of the attributes, the end of the tag, and whether the attributes may hide
+    /// the element. A quote counts only after `=`, where a value may begin.
     fn tag_end(&mut self, from: usize) -> (usize, usize, bool) {
         let text = self.text;
         // The closing quote of the current value; `>` outside of values.
@@ -354,7 +365,8 @@ impl<'t> Tokenizer<'t> {
         (text.len(), text.len(), may_hide)
     }
 
-    /// Reads a comment, doctype or processing instruction, or a CDATA section, whose range of text it returns.
+    /// Reads a comment, doctype or processing instruction, or a CDATA section, whose range of text
+    /// it returns.
     pub(crate) fn declaration(&mut self) -> Option<(usize, usize)> {
         let start = self.at;
         let rest = &self.text[start..];
@@ -364,7 +376,8 @@ impl<'t> Tokenizer<'t> {
         }
         if self.foreign && rest.starts_with(b"<![cdata[") {
             let begin = start + 9;
-            let end = self.finders.cdata.find(&self.text[begin..]).map_or(self.text.len(), |n| begin + n);
+            let end =
+                self.finders.cdata.find(&self.text[begin..]).map_or(self.text.len(), |n| begin + n);
             self.at = self.text.len().min(end + 3);
             return Some((begin, end));
         }
@@ -387,7 +400,8 @@ impl<'t> Tokenizer<'t> {
         }
     }
 
-    /// Reads the content of a raw-text element up to its end tag. Returns its range, which may be empty.
+    /// Reads the content of a raw-text element up to its end tag. Returns its range, which may be
+    /// empty.
     pub(crate) fn raw(&mut self, element: RawText) -> (usize, usize) {
         let start = self.at;
         self.at = self.raw_end(element, start);
@@ -412,7 +426,8 @@ impl<'t> Tokenizer<'t> {
             let Some(n) = found else { return self.text.len() };
             let after = at + n + tag.len();
             if ends_name(self.text.get(after))
-                && (element != RawText::Script || escape.ends_at(self.text, at + n, &self.finders.comment))
+                && (element != RawText::Script
+                    || escape.ends_at(self.text, at + n, &self.finders.comment))
             {
                 return at + n;
             }
@@ -426,7 +441,8 @@ fn ends_name(next: Option<&u8>) -> bool {
     matches!(next, None | Some(b'>' | b'/' | b' ' | b'\t' | b'\n' | b'\r' | 0x0C))
 }
 
-/// The escaped states of script data: after `<!--`, a `<script` makes the next `</script` a part of the script.
+/// The escaped states of script data: after `<!--`, a `<script` makes the next `</script` a part of
+/// the script.
 struct ScriptEscape {
     /// The end of what was read.
     at: usize,
@@ -456,8 +472,12 @@ impl ScriptEscape {
                     let close = dashes();
                     let open = script_tag(&rest[..close.unwrap_or(rest.len())], text.get(end));
                     match (open, close) {
-                        (Some(n), _) => (self.at, self.state) = (self.at + n, EscapeState::DoubleEscaped),
-                        (None, Some(n)) => (self.at, self.state) = (self.at + n + 3, EscapeState::Plain),
+                        (Some(n), _) => {
+                            (self.at, self.state) = (self.at + n, EscapeState::DoubleEscaped)
+                        }
+                        (None, Some(n)) => {
+                            (self.at, self.state) = (self.at + n + 3, EscapeState::Plain)
+                        }
                         (None, None) => break,
                     }
                 }
@@ -518,8 +538,8 @@ fn memchr_near(byte: u8, bytes: &[u8]) -> Option<usize> {
     memchr(byte, &bytes[at..]).map(|n| at + n)
 }
 
-/// Returns the high bit of each byte of `word` that equals `byte`. Only the lowest set bit is exact; it is the one
-/// used.
+/// Returns the high bit of each byte of `word` that equals `byte`. Only the lowest set bit is
+/// exact; it is the one used.
 #[inline]
 fn has_byte(word: u64, byte: u8) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;

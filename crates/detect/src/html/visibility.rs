@@ -1,8 +1,8 @@
 //! Page parts of tokens: code, visible text, text for visitors without scripts, or invisible text.
 //!
-//! One element at a time is *skipped*: noscript, template, svg, or a hidden one. Only the nesting of elements with its
-//! name is counted, so there is no stack, and no page can make one grow. A skipped element that is never closed reaches
-//! to the end of the body, as in a browser.
+//! One element at a time is *skipped*: noscript, template, svg, or a hidden one. Only the nesting
+//! of elements with its name is counted, so there is no stack, and no page can make one grow. A
+//! skipped element that is never closed reaches to the end of the body, as in a browser.
 
 use super::attributes;
 use crate::html::element::Tag;
@@ -20,8 +20,8 @@ pub enum PagePart {
     Noscript,
     /// Text of an element that an attribute hides.
     Hidden,
-    /// Everything that neither runs nor shows: comments, `<meta>`, templates, styles, data scripts, the content of text
-    /// areas.
+    /// Everything that neither runs nor shows: comments, `<meta>`, templates, styles, data scripts,
+    /// the content of text areas.
     Inert,
     /// The title.
     Title,
@@ -156,7 +156,8 @@ impl<'t> TokenWalk<'t> {
     }
 
     fn raw_place(&mut self, element: RawText) -> PagePart {
-        let template = matches!(self.skip, Some(SkippedElement { reason: SkipReason::Template, .. }));
+        let template =
+            matches!(self.skip, Some(SkippedElement { reason: SkipReason::Template, .. }));
         match element {
             RawText::Script if self.data_script || template => PagePart::Inert,
             RawText::Script => PagePart::Code,
@@ -173,13 +174,18 @@ impl<'t> TokenWalk<'t> {
     fn open(&mut self, open: &StartTag) -> PagePart {
         let StartTag { tag, may_hide, .. } = *open;
         if tag == Tag::Script {
-            (self.data_script, self.json_script) = script_kind(&self.text[open.name_end..open.attrs_end]);
+            (self.data_script, self.json_script) =
+                script_kind(&self.text[open.name_end..open.attrs_end]);
         }
         // Most tags change nothing.
-        if self.skip.is_some() || may_hide || matches!(tag, Tag::Noscript | Tag::Template | Tag::Svg | Tag::Math) {
+        if self.skip.is_some()
+            || may_hide
+            || matches!(tag, Tag::Noscript | Tag::Template | Tag::Svg | Tag::Math)
+        {
             self.open_special(open);
         }
-        let template = matches!(self.skip, Some(SkippedElement { reason: SkipReason::Template, .. }));
+        let template =
+            matches!(self.skip, Some(SkippedElement { reason: SkipReason::Template, .. }));
         if tag == Tag::Meta || template { PagePart::Inert } else { PagePart::Code }
     }
 
@@ -217,7 +223,14 @@ impl<'t> TokenWalk<'t> {
         self.skip = Some(SkippedElement { tag, name, depth: 1, reason });
     }
 
-    fn open_skipped(&mut self, skip: SkippedElement<'t>, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) {
+    fn open_skipped(
+        &mut self,
+        skip: SkippedElement<'t>,
+        tag: Tag,
+        name: &'t [u8],
+        attrs: &[u8],
+        may_hide: bool,
+    ) {
         let same = tag == skip.tag && name == skip.name;
         let ends = match skip.reason {
             SkipReason::Foreign => tag.breaks_out(),
@@ -245,7 +258,10 @@ impl<'t> TokenWalk<'t> {
                 } else {
                     self.skip = Some(SkippedElement { depth: skip.depth - 1, ..skip });
                 }
-            } else if skip.reason == SkipReason::Hidden && skip.tag.closes_itself() && tag.is_list_or_table() {
+            } else if skip.reason == SkipReason::Hidden
+                && skip.tag.closes_itself()
+                && tag.is_list_or_table()
+            {
                 self.end_skip();
             }
         }
@@ -258,7 +274,8 @@ impl<'t> TokenWalk<'t> {
     }
 }
 
-/// Returns whether a script contains data or a template, so that it does not run, and whether that is JSON.
+/// Returns whether a script contains data or a template, so that it does not run, and whether that
+/// is JSON.
 fn script_kind(attrs: &[u8]) -> (bool, bool) {
     if attrs.len() < 6 {
         return (false, false);

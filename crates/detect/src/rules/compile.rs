@@ -1,5 +1,5 @@
-//! Compilation of rules, from the TOML form to the searched form. A rule that cannot be used is rejected with its line
-//! and field.
+//! Compilation of rules, from the TOML form to the searched form. A rule that cannot be used is
+//! rejected with its line and field.
 //!
 //! Must not know: any page.
 
@@ -13,13 +13,16 @@ use super::word_scan::WordScan;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
 use crate::html::text;
 use crate::html::visibility::PagePart;
-use crate::rules::compiled::{HeaderTest, PatternPart, Rule, RuleTable, TitleTests, fold_title, is_title_edge};
+use crate::rules::compiled::{
+    HeaderTest, PatternPart, Rule, RuleTable, TitleTests, fold_title, is_title_edge,
+};
 use crate::rules::concepts::Concepts;
 use crate::rules::file::{PagePartSource, RuleError, RuleFile, RuleSource, value};
 use crate::rules::strength::Grade;
 
-/// Patterns for pages with little text that have fewer bytes before their first wildcard are short. They occur in many
-/// places, so they are searched for only after another part of their rule was found.
+/// Patterns for pages with little text that have fewer bytes before their first wildcard are short.
+/// They occur in many places, so they are searched for only after another part of their rule was
+/// found.
 const SHORT: usize = 6;
 /// The same limit for pages with next to no text.
 const SHORT_THIN: usize = 5;
@@ -78,7 +81,8 @@ pub(crate) fn compile(written: RuleFile) -> Result<RuleTable, RuleError> {
 
 impl TableBuilder {
     fn add(&mut self, line: usize, w: RuleSource) -> Result<(), RuleError> {
-        let index = u16::try_from(self.rules.len()).map_err(|_| value(line, &w.id, "id", "too many rules"))?;
+        let index = u16::try_from(self.rules.len())
+            .map_err(|_| value(line, &w.id, "id", "too many rules"))?;
         check(line, &w)?;
         let conditions = w.conditions();
         if let Some((field, problem)) = conditions.problem() {
@@ -96,13 +100,26 @@ impl TableBuilder {
             _ => ScanSet::Late,
         };
         let first_pattern = self.sets.len();
-        self.add_patterns((line, &w), index, PatternGroup { field: "find", set, bit: 1, patterns: &w.find })?;
+        self.add_patterns(
+            (line, &w),
+            index,
+            PatternGroup { field: "find", set, bit: 1, patterns: &w.find },
+        )?;
         for (n, group) in w.also.iter().enumerate() {
-            self.add_patterns((line, &w), index, PatternGroup { field: "also", set, bit: 2 << n, patterns: group })?;
+            self.add_patterns(
+                (line, &w),
+                index,
+                PatternGroup { field: "also", set, bit: 2 << n, patterns: group },
+            )?;
         }
         let set = if w.grade == Grade::Cue { ScanSet::CueWord } else { ScanSet::Sentence };
-        self.add_patterns((line, &w), index, PatternGroup { field: "text", set, bit: 1, patterns: &w.text })?;
-        let refresh = PatternGroup { field: "refresh", set: ScanSet::Refresh, bit: 1, patterns: &w.refresh };
+        self.add_patterns(
+            (line, &w),
+            index,
+            PatternGroup { field: "text", set, bit: 1, patterns: &w.text },
+        )?;
+        let refresh =
+            PatternGroup { field: "refresh", set: ScanSet::Refresh, bit: 1, patterns: &w.refresh };
         self.add_patterns((line, &w), index, refresh)?;
         self.add_tests(&w, index);
         self.rules.push(Rule {
@@ -112,7 +129,10 @@ impl TableBuilder {
             grade: w.grade,
             places: page_parts(&w.places),
             max_visible_chars,
-            max_visible_chars_200: w.max_visible_chars_200.unwrap_or(max_visible_chars).min(max_visible_chars),
+            max_visible_chars_200: w
+                .max_visible_chars_200
+                .unwrap_or(max_visible_chars)
+                .min(max_visible_chars),
             max_links: w.max_links.unwrap_or(u32::MAX),
             max_links_200: w.max_links_200.unwrap_or(u32::MAX),
             conditions,
@@ -131,7 +151,9 @@ impl TableBuilder {
         if let Some(known) = self.vendors.iter().position(|v| &**v == name) {
             return Ok(known as u8);
         }
-        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_') {
+        if name.is_empty()
+            || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        {
             return Err(value(
                 line,
                 rule,
@@ -140,7 +162,12 @@ impl TableBuilder {
             ));
         }
         if self.vendors.len() == MAX_VENDORS {
-            return Err(value(line, rule, "vendor", format!("too many vendors: at most {MAX_VENDORS}")));
+            return Err(value(
+                line,
+                rule,
+                "vendor",
+                format!("too many vendors: at most {MAX_VENDORS}"),
+            ));
         }
         self.vendors.push(name.into());
         Ok((self.vendors.len() - 1) as u8)
@@ -161,12 +188,22 @@ impl TableBuilder {
                 value(line, &w.id, field, format!("`{pattern}` {problem}"))
             })?;
             let len = parsed.first().len();
-            let short = (set == ScanSet::Late && len < SHORT) || (set == ScanSet::Thin && len < SHORT_THIN);
+            let short =
+                (set == ScanSet::Late && len < SHORT) || (set == ScanSet::Thin && len < SHORT_THIN);
             let set = if short { ScanSet::Short } else { set };
             // Evidence outside the body may need a short pattern, too.
-            let elsewhere =
-                [&w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];
-            self.short_always |= set == ScanSet::Short && (bit == 1 || elsewhere.iter().any(|e| !e.is_empty()));
+            let elsewhere = [
+                &w.title,
+                &w.title_starts,
+                &w.title_part,
+                &w.text,
+                &w.refresh,
+                &w.header,
+                &w.cookie,
+                &w.host,
+            ];
+            self.short_always |=
+                set == ScanSet::Short && (bit == 1 || elsewhere.iter().any(|e| !e.is_empty()));
             self.patterns.push(parsed);
             self.parts.push(PatternPart { rule, bit });
             self.sets.push(set);
@@ -181,7 +218,12 @@ impl TableBuilder {
         for test in &w.header {
             let (name, value) = test.split_once(':').unwrap_or((test, ""));
             let (name, value) = (name.trim(), value.trim().to_lowercase());
-            self.headers.push(HeaderTest { rule, name: name.into(), begins: name.ends_with('-'), value: value.into() });
+            self.headers.push(HeaderTest {
+                rule,
+                name: name.into(),
+                begins: name.ends_with('-'),
+                value: value.into(),
+            });
         }
         self.cookies.extend(w.cookie.iter().map(|c| (rule, c.to_lowercase().into())));
         self.hosts.extend(w.host.iter().map(|h| (rule, h.to_lowercase().into())));
@@ -207,14 +249,16 @@ impl TableBuilder {
     fn finish(self, concepts: Concepts) -> RuleTable {
         let of = |sets: &'static [ScanSet]| {
             let placed = self.patterns.iter().zip(&self.sets).enumerate();
-            placed.filter(move |(_, (_, place))| sets.contains(place)).map(|(i, (pattern, place))| {
-                let class = match place {
-                    ScanSet::Late | ScanSet::Thin | ScanSet::Product => PatternClass::Word,
-                    ScanSet::Cue => PatternClass::Cue,
-                    _ => PatternClass::Marker,
-                };
-                (i as u32, class, pattern)
-            })
+            placed.filter(move |(_, (_, place))| sets.contains(place)).map(
+                |(i, (pattern, place))| {
+                    let class = match place {
+                        ScanSet::Late | ScanSet::Thin | ScanSet::Product => PatternClass::Word,
+                        ScanSet::Cue => PatternClass::Cue,
+                        _ => PatternClass::Marker,
+                    };
+                    (i as u32, class, pattern)
+                },
+            )
         };
         let scan = |sets| PatternScan::new(of(sets));
         let mut headers = self.headers;
@@ -222,7 +266,11 @@ impl TableBuilder {
         let mut header_letters = [const { 0..0 }; 256];
         for (n, test) in headers.iter().enumerate() {
             let range: &mut Range<u16> = &mut header_letters[usize::from(test.letter())];
-            *range = if range.start == range.end { n as u16..n as u16 + 1 } else { range.start..n as u16 + 1 };
+            *range = if range.start == range.end {
+                n as u16..n as u16 + 1
+            } else {
+                range.start..n as u16 + 1
+            };
         }
         RuleTable {
             early: scan(&[ScanSet::Early]),
@@ -271,8 +319,17 @@ fn check(line: usize, w: &RuleSource) -> Result<(), RuleError> {
     if w.confidence.is_some_and(|c| !(0.0..=1.0).contains(&c)) {
         return err("confidence", "must be from 0 to 1");
     }
-    let evidence =
-        [&w.find, &w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];
+    let evidence = [
+        &w.find,
+        &w.title,
+        &w.title_starts,
+        &w.title_part,
+        &w.text,
+        &w.refresh,
+        &w.header,
+        &w.cookie,
+        &w.host,
+    ];
     if !w.always && evidence.iter().all(|e| e.is_empty()) {
         return err(
             "find",

@@ -1,4 +1,5 @@
-//! The compiled rule table: rules, with the searches and tests that find their evidence in a response.
+//! The compiled rule table: rules, with the searches and tests that find their evidence in a
+//! response.
 //!
 //! Owns: compiled data and its lookups.
 //!
@@ -33,19 +34,21 @@ pub(crate) struct Rule {
     pub(crate) max_links: u32,
     pub(crate) max_links_200: u32,
     pub(crate) conditions: Conditions,
-    /// It refuses and asks for nothing: if no other rule that holds asks for something, the block is `blocked_403`.
+    /// It refuses and asks for nothing: if no other rule that holds asks for something, the block
+    /// is `blocked_403`.
     pub(crate) refusal: bool,
     /// A product between the crawler and the site put the page in place of it.
     pub(crate) network: bool,
-    /// Only applications contain it. Weak evidence that requires `mount = false` yields to it; stronger evidence does
-    /// so only if this rule names a framework.
+    /// Only applications contain it. Weak evidence that requires `mount = false` yields to it;
+    /// stronger evidence does so only if this rule names a framework.
     pub(crate) application: bool,
     /// Whether one of its patterns is short.
     pub(crate) short: bool,
     pub(crate) confidence: f32,
     pub(crate) framework: Option<Arc<str>>,
     pub(crate) note: Arc<str>,
-    /// The parts that must all be found: bit 0 for `find` (or a title, text, header ...), bit n for the nth `also`.
+    /// The parts that must all be found: bit 0 for `find` (or a title, text, header ...), bit n for
+    /// the nth `also`.
     pub(crate) needs: u8,
 }
 
@@ -93,7 +96,8 @@ pub(crate) struct RuleTable {
     pub(crate) thin: PatternScan,
     /// Short patterns, searched for after a hit of one of their rules.
     pub(crate) short: PatternScan,
-    /// Whether the main evidence of a rule is short, so that short patterns are always searched for.
+    /// Whether the main evidence of a rule is short, so that short patterns are always searched
+    /// for.
     pub(crate) short_always: bool,
     /// Sentences and all words, searched for in folded text.
     pub(crate) wording: WordScan,
@@ -103,7 +107,8 @@ pub(crate) struct RuleTable {
     pub(crate) cue_words: PatternScan,
     /// Patterns in the target of a refresh.
     pub(crate) refreshes: PatternScan,
-    /// Ranges of `headers` by the first letter of the name, in lower case; see [`RuleTable::headers_of`].
+    /// Ranges of `headers` by the first letter of the name, in lower case; see
+    /// [`RuleTable::headers_of`].
     pub(crate) headers: Vec<HeaderTest>,
     pub(crate) header_letters: [Range<u16>; 256],
     pub(crate) cookies: Vec<(u16, Box<str>)>,
@@ -131,7 +136,12 @@ impl RuleTable {
     }
 
     /// Reports each word in `text`, which is folded.
-    pub(crate) fn each_word(&self, text: &[u8], buffer: &mut HitBuffer, found: impl FnMut(WordHit)) {
+    pub(crate) fn each_word(
+        &self,
+        text: &[u8],
+        buffer: &mut HitBuffer,
+        found: impl FnMut(WordHit),
+    ) {
         self.wording.each(text, &self.patterns, buffer, found, |_| {});
     }
 

@@ -1,6 +1,7 @@
 //! Concepts: what block pages say, by meaning.
 //!
-//! Words of many languages have meanings. Meanings that stand together in one sentence make a concept.
+//! Words of many languages have meanings. Meanings that stand together in one sentence make a
+//! concept.
 //!
 //! Owns: the words and concepts, as written and as compiled.
 //!
@@ -60,12 +61,12 @@ struct ConceptWhen {
 
 /// Meanings one of which the page of a network has where the name of a product counts.
 const OF_NETWORKS: [&str; 15] = [
-    "refused", "unopened", "closed", "disabled", "disable", "acl", "category", "topic", "barrier", "proxy", "isp",
-    "law", "internet", "terms", "keeper",
+    "refused", "unopened", "closed", "disabled", "disable", "acl", "category", "topic", "barrier",
+    "proxy", "isp", "law", "internet", "terms", "keeper",
 ];
 
-/// Meanings that a page must have to be read more closely. Each core concept has at least one of them; all other
-/// meanings occur in most pages.
+/// Meanings that a page must have to be read more closely. Each core concept has at least one of
+/// them; all other meanings occur in most pages.
 const HINTS: [&str; 30] = [
     "unopened",
     "robot",
@@ -103,7 +104,8 @@ const HINTS: [&str; 30] = [
 #[derive(Debug, Default)]
 pub(crate) struct Concepts {
     pub(crate) concepts: Vec<Concept>,
-    /// The alternatives of all concepts, in their order: one list is read faster than a list for each concept.
+    /// The alternatives of all concepts, in their order: one list is read faster than a list for
+    /// each concept.
     when: Vec<ConceptWhen>,
     /// What the alternatives of the core concepts need.
     core_needs: Vec<Meanings>,
@@ -135,7 +137,8 @@ pub(crate) struct Concepts {
 struct Word {
     /// Its meanings in any language.
     meanings: Meanings,
-    /// Its meanings in the first language that has it, and in the others: most words are of one language.
+    /// Its meanings in the first language that has it, and in the others: most words are of one
+    /// language.
     reading: (u8, Meanings),
     others: Vec<(u8, Meanings)>,
     /// It begins where a word begins: no letter may stand before it.
@@ -145,7 +148,10 @@ struct Word {
 impl Word {
     fn add(&mut self, language: u8, meaning: Meanings) {
         self.meanings |= meaning;
-        match std::iter::once(&mut self.reading).chain(&mut self.others).find(|(its, _)| *its == language) {
+        match std::iter::once(&mut self.reading)
+            .chain(&mut self.others)
+            .find(|(its, _)| *its == language)
+        {
             Some((_, meanings)) => *meanings |= meaning,
             None => self.others.push((language, meaning)),
         }
@@ -183,7 +189,10 @@ impl Concepts {
     fn add_concept(&mut self, line: usize, written: ConceptSource) -> Result<(), RuleError> {
         let err = |field, problem: String| Err(value(line, &written.id, field, problem));
         if written.id.is_empty() || written.note.trim().is_empty() {
-            return err("note", "missing id or note: say which sentences state the concept".to_owned());
+            return err(
+                "note",
+                "missing id or note: say which sentences state the concept".to_owned(),
+            );
         }
         if written.weight.abs() > MAX_WEIGHT {
             return err("weight", format!("must be from -{MAX_WEIGHT} to {MAX_WEIGHT}"));
@@ -204,7 +213,10 @@ impl Concepts {
                 *set |= *self.names.entry(name.to_owned()).or_insert(1 << next);
             }
             if all == 0 {
-                return err("when", format!("`{combination}` names no meaning that the sentence must have"));
+                return err(
+                    "when",
+                    format!("`{combination}` names no meaning that the sentence must have"),
+                );
             }
             if written.core || written.failure {
                 self.core_needs.push(all);
@@ -223,8 +235,21 @@ impl Concepts {
                 self.when.push(ConceptWhen { all, named: all | none, concept: index });
             }
         }
-        let ConceptSource { id, weight, core, task, queue, network, failure, gate, site, form, .. } = written;
-        self.concepts.push(Concept { id: id.into(), weight, core, task, queue, network, failure, gate, site, form });
+        let ConceptSource {
+            id, weight, core, task, queue, network, failure, gate, site, form, ..
+        } = written;
+        self.concepts.push(Concept {
+            id: id.into(),
+            weight,
+            core,
+            task,
+            queue,
+            network,
+            failure,
+            gate,
+            site,
+            form,
+        });
         Ok(())
     }
 
@@ -291,8 +316,12 @@ impl Concepts {
     }
 
     /// Returns the words for a search, with their patterns in `patterns`.
-    pub(crate) fn searched<'p>(&self, patterns: &'p [Pattern]) -> impl Iterator<Item = SearchedWord<'p>> {
-        let numbered = (self.first_word..).zip(patterns.get(self.first_word as usize..).unwrap_or_default());
+    pub(crate) fn searched<'p>(
+        &self,
+        patterns: &'p [Pattern],
+    ) -> impl Iterator<Item = SearchedWord<'p>> {
+        let numbered =
+            (self.first_word..).zip(patterns.get(self.first_word as usize..).unwrap_or_default());
         numbered.zip(&self.words).map(|((number, pattern), word)| {
             let Word { meanings, begins, .. } = *word;
             SearchedWord { number, pattern, meanings, begins }
@@ -306,8 +335,10 @@ impl Concepts {
 
     /// Returns the meanings of the word `pattern` in each language that has it.
     pub(crate) fn readings(&self, pattern: u32) -> impl Iterator<Item = (u8, Meanings)> {
-        let word = pattern.checked_sub(self.first_word).and_then(|index| self.words.get(index as usize));
-        word.into_iter().flat_map(|word| std::iter::once(word.reading).chain(word.others.iter().copied()))
+        let word =
+            pattern.checked_sub(self.first_word).and_then(|index| self.words.get(index as usize));
+        word.into_iter()
+            .flat_map(|word| std::iter::once(word.reading).chain(word.others.iter().copied()))
     }
 
     /// Returns the meanings with these names.
@@ -321,13 +352,15 @@ impl Concepts {
         meanings != 0 && self.core_needs.iter().any(|all| all & self.hints & !meanings == 0)
     }
 
-    /// Returns whether a page with these meanings, in any sentences, may say that its server failed.
+    /// Returns whether a page with these meanings, in any sentences, may say that its server
+    /// failed.
     pub(crate) fn may_have_failed(&self, meanings: Meanings) -> bool {
         let meanings = meanings | self.in_any_page;
         self.failure_needs.iter().any(|all| meanings & all == *all)
     }
 
-    /// Returns whether a page with a word of these meanings may name a product of networks that counts.
+    /// Returns whether a page with a word of these meanings may name a product of networks that
+    /// counts.
     pub(crate) fn may_name_product(&self, meanings: Meanings) -> bool {
         meanings & self.of_networks != 0
     }
@@ -350,25 +383,31 @@ impl Concepts {
         self.core_needs.iter().any(|all| meanings & all == *all)
     }
 
-    /// Calls `said` with the index of each concept that a sentence states, maybe more than once. The sentence has
-    /// `meanings` in any language, and in single languages the sets `by_language`. One language must have all that the
-    /// concept needs, and none what it excludes. What speaks against a block may be in any language.
+    /// Calls `said` with the index of each concept that a sentence states, maybe more than once.
+    /// The sentence has `meanings` in any language, and in single languages the sets `by_language`.
+    /// One language must have all that the concept needs, and none what it excludes. What speaks
+    /// against a block may be in any language.
     pub(crate) fn each_said_by(
         &self,
         meanings: Meanings,
         by_language: &[(u8, Meanings)],
         mut said: impl FnMut(u16, &Concept),
     ) {
-        for ConceptWhen { all, concept, .. } in self.when.iter().filter(|when| meanings & when.named == when.all) {
+        for ConceptWhen { all, concept, .. } in
+            self.when.iter().filter(|when| meanings & when.named == when.all)
+        {
             let Some(its) = self.concepts.get(usize::from(*concept)) else { continue };
-            if its.weight < 0 && all & self.one_language == 0 || by_language.iter().any(|(_, one)| one & all == *all) {
+            if its.weight < 0 && all & self.one_language == 0
+                || by_language.iter().any(|(_, one)| one & all == *all)
+            {
                 said(*concept, its);
             }
         }
     }
 }
 
-/// Returns the searchable patterns of a word: short words together with the characters that may surround them.
+/// Returns the searchable patterns of a word: short words together with the characters that may
+/// surround them.
 fn searchable(word: &str) -> Vec<String> {
     let literal = word.split('{').next().unwrap_or_default();
     match literal.len() {

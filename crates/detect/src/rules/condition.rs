@@ -1,11 +1,12 @@
 //! Conditions of rules: what must be true of a response besides the evidence.
 //!
-//! Each condition has one entry: its key in rule files, its type, its valid values, and the test. To add one, add an
-//! entry to [`for_each_condition`] and document it in `docs/guides/detection-rules.md`. No other code is needed to read
-//! it, check it, keep it with the compiled rule, and test it on pages.
+//! Each condition has one entry: its key in rule files, its type, its valid values, and the test.
+//! To add one, add an entry to [`for_each_condition`] and document it in
+//! `docs/guides/detection-rules.md`. No other code is needed to read it, check it, keep it with the
+//! compiled rule, and test it on pages.
 //!
-//! Limits on visible characters and links are not here: they depend on the rule's grade and on the rest of the page, and the
-//! search for evidence needs them.
+//! Limits on visible characters and links are not here: they depend on the rule's grade and on the
+//! rest of the page, and the search for evidence needs them.
 
 use crate::html::page_facts::PageFacts;
 use fetchwise_types::response::Page;
@@ -17,8 +18,9 @@ pub(crate) struct ConditionInput<'a> {
     pub(crate) facts: &'a PageFacts,
 }
 
-/// Passes the list of conditions to a macro. An entry has a name, which is the key in rule files; a type; a check that
-/// returns what is wrong with a value; and a test of a response. A condition that a rule does not name holds.
+/// Passes the list of conditions to a macro. An entry has a name, which is the key in rule files; a
+/// type; a check that returns what is wrong with a value; and a test of a response. A condition
+/// that a rule does not name holds.
 macro_rules! for_each_condition {
     ($with:ident) => {
         $with! {
@@ -36,16 +38,16 @@ macro_rules! for_each_condition {
             max_bytes: u32, |_| None, |most, seen| seen.page.body.len() <= *most as usize;
             /// There is a password field, or there is none.
             password: bool, |_| None, |wanted, seen| *wanted == seen.facts.password;
-            /// There is an empty element with an id, which a script would fill; or there is none, and no component
-            /// either.
+            /// There is an empty element with an id, which a script would fill; or there is none,
+            /// and no component either.
             mount: bool, |_| None, |wanted, seen| match wanted {
                 true => seen.facts.mounts > 0,
                 false => seen.facts.mounts == 0 && seen.facts.components == 0,
             };
             /// There is a component: an element with a hyphen in its name.
             component: bool, |_| None, |wanted, seen| !*wanted || seen.facts.components > 0;
-            /// The maximum number of scripts that run. A challenge has few of them, an application with a vendor's
-            /// connector has many.
+            /// The maximum number of scripts that run. A challenge has few of them, an application
+            /// with a vendor's connector has many.
             max_scripts: u32, |_| None, |most, seen| seen.facts.scripts <= *most;
             /// There is a script that runs.
             scripts: bool, |_| None, |wanted, seen| !*wanted || seen.facts.scripts > 0;

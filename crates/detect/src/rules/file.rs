@@ -17,7 +17,8 @@ use crate::rules::strength::Grade;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// Invalid TOML, an unknown field, or a value of the wrong type. The message names line, column and field.
+    /// Invalid TOML, an unknown field, or a value of the wrong type. The message names line, column
+    /// and field.
     #[error("{0}")]
     Syntax(String),
     /// An invalid value.
@@ -200,7 +201,8 @@ impl ConceptSource {
 impl RuleFile {
     /// Returns whether a rule or a concept has this id.
     pub(crate) fn knows(&self, id: &str) -> bool {
-        self.rules.iter().any(|(_, rule)| rule.id == id) || self.concepts.iter().any(|(_, concept)| concept.id == id)
+        self.rules.iter().any(|(_, rule)| rule.id == id)
+            || self.concepts.iter().any(|(_, concept)| concept.id == id)
     }
 }
 
@@ -212,7 +214,12 @@ pub(crate) fn read(toml: &str) -> Result<RuleFile, RuleError> {
     let mut seen = HashMap::new();
     for (line, rule) in &rules {
         if let Some(first) = seen.insert(rule.id.as_str(), *line) {
-            return Err(value(*line, &rule.id, "id", format!("duplicate id: line {first} has it already")));
+            return Err(value(
+                *line,
+                &rule.id,
+                "id",
+                format!("duplicate id: line {first} has it already"),
+            ));
         }
     }
     let words = words.into_iter().map(|(line, words)| (line, Arc::new(words))).collect();
@@ -222,7 +229,10 @@ pub(crate) fn read(toml: &str) -> Result<RuleFile, RuleError> {
 /// Pairs each item with the line that it begins in.
 fn with_lines<T>(toml: &str, written: Vec<Spanned<T>>) -> Vec<(usize, T)> {
     let mut lines = LineCounter { toml, at: 0, line: 1 };
-    written.into_iter().map(|spanned| (lines.line_of(&spanned.span()), spanned.into_inner())).collect()
+    written
+        .into_iter()
+        .map(|spanned| (lines.line_of(&spanned.span()), spanned.into_inner()))
+        .collect()
 }
 
 /// Conversion of ascending offsets to lines.
@@ -242,6 +252,11 @@ impl LineCounter<'_> {
 }
 
 /// Returns an error in one field of a rule.
-pub(crate) fn value(line: usize, rule: &str, field: &'static str, problem: impl Into<String>) -> RuleError {
+pub(crate) fn value(
+    line: usize,
+    rule: &str,
+    field: &'static str,
+    problem: impl Into<String>,
+) -> RuleError {
     RuleError::Value { line, rule: rule.to_owned(), field, problem: problem.into() }
 }

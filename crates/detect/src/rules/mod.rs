@@ -21,8 +21,11 @@ use crate::rules::compiled::RuleTable;
 use crate::rules::file::{RuleError, RuleFile, read, value};
 
 /// The TOML of the compiled-in rules.
-pub(crate) const SHIPPED: &str =
-    concat!(include_str!("rules.toml"), include_str!("concepts.toml"), include_str!("networks.toml"));
+pub(crate) const SHIPPED: &str = concat!(
+    include_str!("rules.toml"),
+    include_str!("concepts.toml"),
+    include_str!("networks.toml")
+);
 
 /// Returns the shipped rules. They are compiled once.
 pub(crate) fn shipped() -> Arc<RuleTable> {
@@ -41,7 +44,8 @@ pub(crate) fn none() -> Arc<RuleTable> {
     compiled_in(compile(RuleFile::default()))
 }
 
-/// Compiles the shipped rules with custom rules on top. A custom rule with the id of a shipped rule replaces it.
+/// Compiles the shipped rules with custom rules on top. A custom rule with the id of a shipped rule
+/// replaces it.
 pub(crate) fn with(user: Option<&str>) -> Result<RuleTable, RuleError> {
     let mut written = shipped_lines()?;
     if let Some(user) = user {
@@ -50,10 +54,14 @@ pub(crate) fn with(user: Option<&str>) -> Result<RuleTable, RuleError> {
         if let Some(unknown) = disabled.iter().find(|id| !written.knows(id)) {
             return Err(value(1, unknown, "disable", "no shipped rule or concept has this id"));
         }
-        written.rules.retain(|(_, w)| !disabled.contains(&w.id) && !more.rules.iter().any(|(_, m)| m.id == w.id));
+        written.rules.retain(|(_, w)| {
+            !disabled.contains(&w.id) && !more.rules.iter().any(|(_, m)| m.id == w.id)
+        });
         written.rules.append(&mut more.rules);
         for (_, concept) in &mut written.concepts {
-            if disabled.contains(&concept.id) || more.concepts.iter().any(|(_, m)| m.id == concept.id) {
+            if disabled.contains(&concept.id)
+                || more.concepts.iter().any(|(_, m)| m.id == concept.id)
+            {
                 concept.silence();
             }
         }
@@ -77,7 +85,8 @@ fn compiled_in(table: Result<RuleTable, RuleError>) -> Arc<RuleTable> {
     }
 }
 
-/// Returns the shipped rules in their TOML form, read once. A reload compiles them again, together with custom rules.
+/// Returns the shipped rules in their TOML form, read once. A reload compiles them again, together
+/// with custom rules.
 fn shipped_lines() -> Result<RuleFile, RuleError> {
     static LINES: LazyLock<Result<RuleFile, RuleError>> = LazyLock::new(|| read(SHIPPED));
     LINES.clone()
@@ -106,20 +115,33 @@ mod tests {
             error(short),
             "line 3: rule `mine`, field `find`: `abc` needs at least four bytes before any wildcard"
         );
-        let unknown = error("[[rule]]\nid = 'mine'\ngrade = 'strong'\nfinds = ['abcd']\nnote = 'x'\n");
+        let unknown =
+            error("[[rule]]\nid = 'mine'\ngrade = 'strong'\nfinds = ['abcd']\nnote = 'x'\n");
         assert!(unknown.contains("line 4") && unknown.contains("finds"), "{unknown}");
         let grade = error("[[rule]]\nid = 'mine'\ngrade = 'sure'\nfind = ['abcd']\nnote = 'x'\n");
         assert!(grade.contains("line 3") && grade.contains("sure"), "{grade}");
-        assert!(error("[[rule]]\nid='a'\ngrade='weak'\nnote='x'\n").contains("field `find`: missing evidence"));
-        assert!(error("[[rule]]\nid='a'\ngrade='weak'\nfind=['abcd']\nnote=' '\n").contains("field `note`"));
         assert!(
-            error("[[rule]]\nid='a'\nvendor='A B'\ngrade='weak'\nfind=['abcd']\nnote='x'\n").contains("field `vendor`")
+            error("[[rule]]\nid='a'\ngrade='weak'\nnote='x'\n")
+                .contains("field `find`: missing evidence")
         );
-        let status = error("[[rule]]\nid='a'\ngrade='weak'\nfind=['abcd']\nstatus=[200, 99]\nnote='x'\n");
+        assert!(
+            error("[[rule]]\nid='a'\ngrade='weak'\nfind=['abcd']\nnote=' '\n")
+                .contains("field `note`")
+        );
+        assert!(
+            error("[[rule]]\nid='a'\nvendor='A B'\ngrade='weak'\nfind=['abcd']\nnote='x'\n")
+                .contains("field `vendor`")
+        );
+        let status =
+            error("[[rule]]\nid='a'\ngrade='weak'\nfind=['abcd']\nstatus=[200, 99]\nnote='x'\n");
         assert_eq!(status, "line 1: rule `a`, field `status`: must be from 100 to 999");
         assert!(error("disable = ['nobody']\n").contains("nobody"));
         let twice = "[[rule]]\nid='a'\ngrade='weak'\nfind=['abcd']\nnote='x'\n".repeat(2);
-        assert!(error(&twice).contains("line 6") && error(&twice).contains("line 1 has"), "{}", error(&twice));
+        assert!(
+            error(&twice).contains("line 6") && error(&twice).contains("line 1 has"),
+            "{}",
+            error(&twice)
+        );
     }
 
     #[test]

@@ -52,7 +52,8 @@ const WILDCARDS: [(&str, PatternPiece); 5] = [
 /// Maximum bytes of a gap.
 const MAX_GAP: usize = 80;
 
-/// A byte pattern: lower-case text with the wildcards `{digits}`, `{hex}`, `{word}`, `{gap}` and `{end}`.
+/// A byte pattern: lower-case text with the wildcards `{digits}`, `{hex}`, `{word}`, `{gap}` and
+/// `{end}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     pieces: Box<[PatternPiece]>,
@@ -71,13 +72,16 @@ impl Pattern {
                 rest = &rest[name.len()..];
                 continue;
             }
-            let end = memchr::memchr_iter(b'{', rest.as_bytes()).find(|at| wildcard_at(&rest[*at..]).is_some());
+            let end = memchr::memchr_iter(b'{', rest.as_bytes())
+                .find(|at| wildcard_at(&rest[*at..]).is_some());
             let (literal, later) = rest.split_at(end.unwrap_or(rest.len()));
             pieces.push(PatternPiece::Literal(literal.as_bytes().into()));
             rest = later;
         }
         match pieces.first() {
-            Some(PatternPiece::Literal(first)) if first.len() >= MIN_FIRST => Ok(Self { pieces: pieces.into() }),
+            Some(PatternPiece::Literal(first)) if first.len() >= MIN_FIRST => {
+                Ok(Self { pieces: pieces.into() })
+            }
             Some(PatternPiece::Literal(_)) | None => Err(PatternError::TooShort),
             Some(_) => Err(PatternError::UnknownWildcard),
         }
@@ -131,7 +135,8 @@ fn match_end(pieces: &[PatternPiece], text: &[u8], start: usize) -> Option<usize
                 return match after.first().map(|next| (next, rest.get(..=reach).unwrap_or(rest))) {
                     // Only where the next literal may begin.
                     Some((PatternPiece::Literal(literal), starts)) => {
-                        memchr::memchr_iter(*literal.first()?, starts).find_map(|n| match_end(after, text, at + n))
+                        memchr::memchr_iter(*literal.first()?, starts)
+                            .find_map(|n| match_end(after, text, at + n))
                     }
                     _ => (0..=reach).find_map(|n| match_end(after, text, at + n)),
                 };
@@ -153,7 +158,8 @@ pub(super) fn follows_letter(text: &[u8], at: usize) -> bool {
         Some(byte) if byte.is_ascii() => byte.is_ascii_alphanumeric(),
         Some(_) => {
             let from = before.iter().rposition(|byte| byte & 0xC0 != 0x80).unwrap_or(0);
-            let last = std::str::from_utf8(&before[from..]).ok().and_then(|last| last.chars().next());
+            let last =
+                std::str::from_utf8(&before[from..]).ok().and_then(|last| last.chars().next());
             last.is_some_and(|c| c.is_alphabetic() && has_words(c))
         }
     }
@@ -165,17 +171,20 @@ pub(super) fn goes_on(rest: &[u8]) -> bool {
         [] => false,
         [byte, ..] if byte.is_ascii() => is_of_word(*byte),
         _ => {
-            let len = (2..=4.min(rest.len())).find(|len| std::str::from_utf8(&rest[..*len]).is_ok());
+            let len =
+                (2..=4.min(rest.len())).find(|len| std::str::from_utf8(&rest[..*len]).is_ok());
             let next = len.and_then(|len| std::str::from_utf8(&rest[..len]).ok()?.chars().next());
             // Devanagari separates words, too. Its vowel signs are no letters.
-            next.is_some_and(|c| c.is_alphabetic() && has_words(c) || matches!(c, '\u{900}'..='\u{963}'))
+            next.is_some_and(|c| {
+                c.is_alphabetic() && has_words(c) || matches!(c, '\u{900}'..='\u{963}')
+            })
         }
     }
 }
 
-/// Returns whether the script of `c` separates words, and words begin with their stem. In other scripts a word may
-/// begin anywhere: Chinese, Japanese, Korean and Thai write no spaces; Arabic and Hebrew join articles and prepositions
-/// to the word.
+/// Returns whether the script of `c` separates words, and words begin with their stem. In other
+/// scripts a word may begin anywhere: Chinese, Japanese, Korean and Thai write no spaces; Arabic
+/// and Hebrew join articles and prepositions to the word.
 pub(crate) fn has_words(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '\u{C0}'..='\u{58F}' | '\u{1E00}'..='\u{1FFF}')
 }
@@ -194,7 +203,9 @@ mod tests {
     fn a_vowel_sign_continues_a_word() {
         let pattern = Pattern::parse("\u{932}\u{947}\u{916}{end}").unwrap();
         let found = |text: &str| pattern.end_at(text.as_bytes(), 0).is_some();
-        assert!(found("\u{932}\u{947}\u{916} \u{92A}\u{922}") && found("\u{932}\u{947}\u{916}\u{964}"));
+        assert!(
+            found("\u{932}\u{947}\u{916} \u{92A}\u{922}") && found("\u{932}\u{947}\u{916}\u{964}")
+        );
         assert!(!found("\u{932}\u{947}\u{916}\u{947}\u{930}"));
     }
 
@@ -214,8 +225,8 @@ mod tests {
         for goes_on in ["/verify-your-work", "/verify_x", "/verifying", "/verify2", "/verif"] {
             assert_eq!(pattern.end_at(goes_on.as_bytes(), 0), None, "{goes_on}");
         }
-        // Letters of other scripts continue a word; punctuation and invalid bytes end it. Chinese does not separate
-        // words.
+        // Letters of other scripts continue a word; punctuation and invalid bytes end it. Chinese
+        // does not separate words.
         let pattern = Pattern::parse("a bot{end}").unwrap();
         for ends in ["a bot", "a bot\u{a0}", "a bot…", "a bot机"] {
             assert_eq!(pattern.end_at(ends.as_bytes(), 0), Some(5), "{ends}");

@@ -1,7 +1,8 @@
-//! Prefilter of a set of literals: a few short pieces ("cores") that are rare in ordinary pages. Each literal contains
-//! one.
+//! Prefilter of a set of literals: a few short pieces ("cores") that are rare in ordinary pages.
+//! Each literal contains one.
 //!
-//! A search for the cores finds every candidate offset of a literal, with far fewer strings than there are literals.
+//! A search for the cores finds every candidate offset of a literal, with far fewer strings than
+//! there are literals.
 //!
 //! Invariants: the choice of cores affects the speed of a search, never its result.
 
@@ -21,18 +22,20 @@ pub(crate) struct CorePosition {
     pub(crate) at: usize,
 }
 
-/// Chooses cores for `literals`, each of at least [`CORE`] bytes. Returns the cores, and the core of each literal.
+/// Chooses cores for `literals`, each of at least [`CORE`] bytes. Returns the cores, and the core
+/// of each literal.
 ///
-/// The choice is greedy: the next core has the lowest cost per literal without a core. The cost of a core is its
-/// frequency in ordinary pages, plus a constant for searching it at all.
+/// The choice is greedy: the next core has the lowest cost per literal without a core. The cost of
+/// a core is its frequency in ordinary pages, plus a constant for searching it at all.
 pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<CorePosition>) {
     let mut candidates = candidates(literals);
     let mut in_literal: Vec<Vec<usize>> = vec![Vec::new(); literals.len()];
     for (index, candidate) in candidates.iter().enumerate() {
         candidate.of.iter().for_each(|number| in_literal[*number].push(index));
     }
-    // The cost of a candidate per literal only rises while others are chosen. So a candidate that comes first with its
-    // present cost is the cheapest, though others stand in the queue with an earlier cost.
+    // The cost of a candidate per literal only rises while others are chosen. So a candidate that
+    // comes first with its present cost is the cheapest, though others stand in the queue with an
+    // earlier cost.
     let mut queue: BinaryHeap<_> = candidates
         .iter()
         .enumerate()
@@ -51,7 +54,10 @@ pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<CorePosition>)
         let core = candidates[index].bytes;
         for number in std::mem::take(&mut candidates[index].of) {
             if places[number].is_none() {
-                let at = literals[number].windows(CORE).position(|piece| piece == core).unwrap_or_default();
+                let at = literals[number]
+                    .windows(CORE)
+                    .position(|piece| piece == core)
+                    .unwrap_or_default();
                 places[number] = Some(CorePosition { core: cores.len(), at });
                 in_literal[number].iter().for_each(|index| candidates[*index].left -= 1);
             }
@@ -85,7 +91,9 @@ fn candidates(literals: &[&[u8]]) -> Vec<CoreCandidate> {
     let mut pieces: Vec<(u32, usize)> = literals
         .iter()
         .enumerate()
-        .flat_map(|(number, literal)| pieces_of(literal).map(move |piece| (u32::from_be_bytes(piece), number)))
+        .flat_map(|(number, literal)| {
+            pieces_of(literal).map(move |piece| (u32::from_be_bytes(piece), number))
+        })
         .collect();
     pieces.sort_unstable();
     pieces.dedup();
@@ -110,7 +118,8 @@ fn pieces_of(literal: &[u8]) -> impl Iterator<Item = [u8; CORE]> {
 
 /// The pieces of [`ORDINARY`], in their order.
 static ORDINARY_PIECES: LazyLock<Vec<[u8; CORE]>> = LazyLock::new(|| {
-    let text: Vec<u8> = ORDINARY.bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }).collect();
+    let text: Vec<u8> =
+        ORDINARY.bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }).collect();
     let mut pieces: Vec<_> = pieces_of(&text).collect();
     pieces.sort_unstable();
     pieces.dedup();
@@ -120,7 +129,8 @@ static ORDINARY_PIECES: LazyLock<Vec<[u8; CORE]>> = LazyLock::new(|| {
 /// Returns the relative frequency of a piece in ordinary pages, without a unit.
 fn weight(piece: [u8; CORE]) -> f32 {
     let sum: f32 = piece.iter().map(|byte| commonness(*byte)).sum();
-    (sum / 4.0).exp2() * if ORDINARY_PIECES.binary_search(&piece).is_ok() { ORDINARILY } else { 1.0 }
+    (sum / 4.0).exp2()
+        * if ORDINARY_PIECES.binary_search(&piece).is_ok() { ORDINARILY } else { 1.0 }
 }
 
 /// Returns how common a byte is in lower-case HTML, on a rough logarithmic scale.
@@ -187,8 +197,14 @@ mod tests {
 
     #[test]
     fn every_literal_has_a_core_and_most_share_one() {
-        let literals: Vec<&[u8]> =
-            vec![b"g-recaptcha", b"h-captcha", b"/captcha/image", b"abcd", b"_cf_chl_opt", b"window._cf_chl_opt"];
+        let literals: Vec<&[u8]> = vec![
+            b"g-recaptcha",
+            b"h-captcha",
+            b"/captcha/image",
+            b"abcd",
+            b"_cf_chl_opt",
+            b"window._cf_chl_opt",
+        ];
         let (cores, places) = choose(&literals);
         assert_eq!(places.len(), literals.len());
         for (literal, place) in literals.iter().zip(&places) {
@@ -205,13 +221,17 @@ mod tests {
 
     #[test]
     fn each_core_is_the_cheapest_for_the_literals_without_one() {
-        let words = ORDINARY.split_whitespace().map(str::as_bytes).filter(|word| word.len() >= CORE);
+        let words =
+            ORDINARY.split_whitespace().map(str::as_bytes).filter(|word| word.len() >= CORE);
         let mut left: Vec<&[u8]> = words.step_by(4).collect();
         let (cores, _) = choose(&left);
         assert!(cores.len() > 20, "{}", cores.len());
         for core in cores {
             let all = candidates(&left);
-            let chosen = all.iter().find(|candidate| candidate.bytes == core).map(CoreCandidate::cost_per_literal);
+            let chosen = all
+                .iter()
+                .find(|candidate| candidate.bytes == core)
+                .map(CoreCandidate::cost_per_literal);
             assert_eq!(chosen, all.iter().map(CoreCandidate::cost_per_literal).min(), "{core:?}");
             left.retain(|literal| !pieces_of(literal).any(|piece| piece == core));
         }
@@ -220,7 +240,8 @@ mod tests {
 
     #[test]
     fn the_same_literals_have_the_same_cores() {
-        let literals: Vec<&[u8]> = vec![b"marker-one", b"marker-two", b"challenge-form", b"/challenge/"];
+        let literals: Vec<&[u8]> =
+            vec![b"marker-one", b"marker-two", b"challenge-form", b"/challenge/"];
         assert_eq!(choose(&literals).0, choose(&literals).0);
         assert_eq!(choose(&[]).0.len(), 0);
     }

@@ -1,11 +1,12 @@
 //! Search for many byte patterns in lower-case text, with the searches of the `aho-corasick` crate.
 //!
-//! The search looks for the cores of the patterns (`prefilter`) and verifies the patterns around each core. In long
-//! text it uses packed searches, each for 64 cores: they read every byte with vector instructions. In short text their
-//! setup would take longer than the search, so one automaton looks for all cores at once.
+//! The search looks for the cores of the patterns (`prefilter`) and verifies the patterns around
+//! each core. In long text it uses packed searches, each for 64 cores: they read every byte with
+//! vector instructions. In short text their setup would take longer than the search, so one
+//! automaton looks for all cores at once.
 //!
-//! Invariants: every occurrence is reported, overlapping ones too, up to limits that grow with the text. Time is linear
-//! in the text, whatever it contains.
+//! Invariants: every occurrence is reported, overlapping ones too, up to limits that grow with the
+//! text. Time is linear in the text, whatever it contains.
 //!
 //! Must not know: rules.
 
@@ -22,8 +23,8 @@ use crate::rules::prefilter::CORE;
 
 /// Maximum cores of one packed search: the library takes no more.
 const CORES_AT_ONCE: usize = 64;
-/// Number of sets into which a packed search sorts its strings, the first string into the last set. It stops wherever
-/// the bytes of one set may stand. With few strings it has half as many sets.
+/// Number of sets into which a packed search sorts its strings, the first string into the last set.
+/// It stops wherever the bytes of one set may stand. With few strings it has half as many sets.
 const SETS: usize = 16;
 /// Maximum strings with which it has half as many sets.
 const FEW: usize = 32;
@@ -63,7 +64,8 @@ pub(crate) struct PatternHit {
     pub(crate) end: u32,
 }
 
-/// Classes of patterns with separate limits of hits: frequent words of scripts must not crowd out a vendor's marker.
+/// Classes of patterns with separate limits of hits: frequent words of scripts must not crowd out a
+/// vendor's marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatternClass {
     Marker,
@@ -76,9 +78,13 @@ pub(crate) enum PatternClass {
 pub(crate) struct HitBuffer(Vec<(PatternHit, PatternClass)>);
 
 impl HitBuffer {
-    /// Reports the hits in a text of `len` bytes, in the order of the text, up to the limits. `found` returns whether a
-    /// hit counts against the limit of its class.
-    pub(super) fn report(&mut self, len: usize, mut found: impl FnMut(PatternHit, PatternClass) -> bool) {
+    /// Reports the hits in a text of `len` bytes, in the order of the text, up to the limits.
+    /// `found` returns whether a hit counts against the limit of its class.
+    pub(super) fn report(
+        &mut self,
+        len: usize,
+        mut found: impl FnMut(PatternHit, PatternClass) -> bool,
+    ) {
         let mut left = [HITS_FREE + len / BYTES_PER_HIT; 3];
         self.0.sort_unstable_by_key(|(hit, _)| (hit.start, hit.pattern));
         for (hit, class) in &self.0 {
@@ -113,7 +119,8 @@ struct PackedSearch {
 /// A pattern and its core.
 #[derive(Clone, Copy, Debug)]
 struct CoreEntry {
-    /// Four other bytes of the pattern, as far from the core as possible. They reject most candidates.
+    /// Four other bytes of the pattern, as far from the core as possible. They reject most
+    /// candidates.
     other: [u8; CORE],
     /// Their offset from the core.
     away: i32,
@@ -128,14 +135,20 @@ impl CoreEntry {
         let literal = pattern.first();
         let last = literal.len().saturating_sub(CORE);
         let other_at = if at > last - at { 0 } else { last };
-        let other = literal.get(other_at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
+        let other = literal
+            .get(other_at..)
+            .and_then(|rest| rest.first_chunk())
+            .copied()
+            .unwrap_or_default();
         Self { other, away: other_at as i32 - at as i32, pattern: number, at: at as u32, class }
     }
 }
 
 impl PatternScan {
     /// Prepares a search for `patterns`, each with the number that its hits report.
-    pub(crate) fn new<'p>(patterns: impl IntoIterator<Item = (u32, PatternClass, &'p Pattern)>) -> Self {
+    pub(crate) fn new<'p>(
+        patterns: impl IntoIterator<Item = (u32, PatternClass, &'p Pattern)>,
+    ) -> Self {
         let patterns: Vec<_> = patterns.into_iter().collect();
         let literals: Vec<&[u8]> = patterns.iter().map(|(_, _, pattern)| pattern.first()).collect();
         let (cores, places) = prefilter::choose(&literals);
@@ -149,14 +162,16 @@ impl PatternScan {
         let searches_needed = cores.len().div_ceil(CORES_AT_ONCE).max(1);
         let each = cores.len().div_ceil(searches_needed).max(1);
         let order: Vec<Vec<usize>> = order.chunks(each).map(in_sets).collect();
-        let strings: Vec<Vec<_>> = order.iter().map(|of| of.iter().map(|core| cores[*core]).collect()).collect();
+        let strings: Vec<Vec<_>> =
+            order.iter().map(|of| of.iter().map(|core| cores[*core]).collect()).collect();
         let mut entries = Vec::new();
         let ranges = order.iter().flatten().map(|core| {
             let from = entries.len() as u32;
             entries.append(&mut by_core[*core]);
             from..entries.len() as u32
         });
-        let packed = strings.iter().enumerate().map(|(n, cores)| PackedSearch::new(cores, n * each));
+        let packed =
+            strings.iter().enumerate().map(|(n, cores)| PackedSearch::new(cores, n * each));
         Self {
             cores: ranges.collect(),
             entries,
@@ -165,8 +180,8 @@ impl PatternScan {
         }
     }
 
-    /// Reports occurrences in `text`, in the order of the text, up to the limits. `found` returns whether a hit counts
-    /// against the limit of hits.
+    /// Reports occurrences in `text`, in the order of the text, up to the limits. `found` returns
+    /// whether a hit counts against the limit of hits.
     pub(crate) fn each(
         &self,
         text: &[u8],
@@ -194,7 +209,9 @@ impl PatternScan {
         for PackedSearch { searcher, first } in &self.packed {
             let mut span = Span::from(0..text.len());
             while let Some(core) = searcher.find_in(text, span) {
-                if !scan_run.candidates(self.entries_of(first + core.pattern().as_usize()), core.start()) {
+                if !scan_run
+                    .candidates(self.entries_of(first + core.pattern().as_usize()), core.start())
+                {
                     return;
                 }
                 // Cores may overlap.
@@ -203,9 +220,9 @@ impl PatternScan {
         }
     }
 
-    /// Searches for all cores with the automaton. Each step of an automaton waits for the one before, so it runs
-    /// through several parts of the text in turns. The parts overlap by one byte less than a core, so each core begins
-    /// in exactly one part.
+    /// Searches for all cores with the automaton. Each step of an automaton waits for the one
+    /// before, so it runs through several parts of the text in turns. The parts overlap by one byte
+    /// less than a core, so each core begins in exactly one part.
     fn search_at_once(&self, scan_run: &mut ScanRun<'_>) {
         let Some(automaton) = &self.automaton else { return };
         let Ok(start) = automaton.start_state(Anchored::No) else { return };
@@ -218,7 +235,10 @@ impl PatternScan {
         let together = parts.iter().map(|part| part.len()).min().unwrap_or_default();
         let heads = parts.map(|part| &part[..together]);
         let mut states = [start; PARTS];
-        #[allow(clippy::needless_range_loop, reason = "the four parts are read in turns, not one after another")]
+        #[allow(
+            clippy::needless_range_loop,
+            reason = "the four parts are read in turns, not one after another"
+        )]
         for at in 0..together {
             for part in 0..PARTS {
                 states[part] = automaton.next_state(Anchored::No, states[part], heads[part][at]);
@@ -233,19 +253,31 @@ impl PatternScan {
             let mut state = states[part];
             for (at, byte) in parts[part].iter().enumerate().skip(together) {
                 state = automaton.next_state(Anchored::No, state, *byte);
-                if automaton.is_special(state) && !self.core_ends(automaton, state, part * each + at, scan_run) {
+                if automaton.is_special(state)
+                    && !self.core_ends(automaton, state, part * each + at, scan_run)
+                {
                     return;
                 }
             }
         }
     }
 
-    /// Handles a core that ends with the byte at `last`, if `state` is a match. Returns whether to continue.
+    /// Handles a core that ends with the byte at `last`, if `state` is a match. Returns whether to
+    /// continue.
     #[inline(never)]
-    fn core_ends(&self, automaton: &DFA, state: StateID, last: usize, scan_run: &mut ScanRun<'_>) -> bool {
+    fn core_ends(
+        &self,
+        automaton: &DFA,
+        state: StateID,
+        last: usize,
+        scan_run: &mut ScanRun<'_>,
+    ) -> bool {
         // All cores have the same length, so at most one ends here.
         !automaton.is_match(state)
-            || scan_run.candidates(self.entries_of(automaton.match_pattern(state, 0).as_usize()), last + 1 - CORE)
+            || scan_run.candidates(
+                self.entries_of(automaton.match_pattern(state, 0).as_usize()),
+                last + 1 - CORE,
+            )
     }
 
     fn entries_of(&self, core: usize) -> &[CoreEntry] {
@@ -256,7 +288,8 @@ impl PatternScan {
 
 impl PackedSearch {
     fn new(cores: &[[u8; CORE]], first: usize) -> Option<Self> {
-        let searcher = Config::new().match_kind(MatchKind::LeftmostFirst).builder().extend(cores).build();
+        let searcher =
+            Config::new().match_kind(MatchKind::LeftmostFirst).builder().extend(cores).build();
         searcher.map(|searcher| Self { searcher, first })
     }
 }
@@ -272,9 +305,9 @@ fn automaton(cores: &[[u8; CORE]]) -> Option<Box<DFA>> {
     }
 }
 
-/// Orders `cores`, where neighbours are similar, so that the packed search puts similar ones into the same set. It
-/// assigns them to its sets round-robin. With similar cores per set it stops at fewer candidates, which dominate its
-/// cost.
+/// Orders `cores`, where neighbours are similar, so that the packed search puts similar ones into
+/// the same set. It assigns them to its sets round-robin. With similar cores per set it stops at
+/// fewer candidates, which dominate its cost.
 fn in_sets(cores: &[usize]) -> Vec<usize> {
     let sets = if cores.len() <= FEW { SETS / 2 } else { SETS };
     let (rounds, longer) = (cores.len() / sets, cores.len() % sets);
@@ -296,7 +329,11 @@ pub(super) struct ScanRun<'s> {
 
 impl<'s> ScanRun<'s> {
     /// Starts a search that adds its hits to `buffer`, which is emptied.
-    pub(super) fn new(text: &'s [u8], patterns: &'s [Pattern], HitBuffer(hits): &'s mut HitBuffer) -> Self {
+    pub(super) fn new(
+        text: &'s [u8],
+        patterns: &'s [Pattern],
+        HitBuffer(hits): &'s mut HitBuffer,
+    ) -> Self {
         hits.clear();
         Self { text, patterns, hits, work_left: WORK_FREE + text.len() / BYTES_PER_WORK }
     }
@@ -322,7 +359,10 @@ impl<'s> ScanRun<'s> {
             let Some(begin) = at.checked_sub(entry.at as usize) else { continue };
             verified += 1;
             if let Some(end) = self.patterns[entry.pattern as usize].end_at(self.text, begin) {
-                self.push(PatternHit { pattern: entry.pattern, start: begin as u32, end: end as u32 }, entry.class);
+                self.push(
+                    PatternHit { pattern: entry.pattern, start: begin as u32, end: end as u32 },
+                    entry.class,
+                );
             }
         }
         self.has_work_left(entries.len(), verified)
@@ -338,7 +378,9 @@ mod tests {
 
     fn hits(patterns: &[&str], text: &str) -> Vec<(u32, u32)> {
         let patterns: Vec<_> = patterns.iter().map(|p| Pattern::parse(p).unwrap()).collect();
-        let scan = PatternScan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, PatternClass::Marker, p)));
+        let scan = PatternScan::new(
+            patterns.iter().enumerate().map(|(i, p)| (i as u32, PatternClass::Marker, p)),
+        );
         let mut out = Vec::new();
         scan.each(text.as_bytes(), &patterns, &mut HitBuffer::default(), |h| {
             out.push((h.pattern, h.start));
@@ -350,7 +392,10 @@ mod tests {
 
     #[test]
     fn overlapping_and_nested_patterns_are_all_found() {
-        assert_eq!(hits(&["_cf_chl_opt", "window._cf_chl_opt"], "x window._cf_chl_opt={"), [(0, 9), (1, 2)]);
+        assert_eq!(
+            hits(&["_cf_chl_opt", "window._cf_chl_opt"], "x window._cf_chl_opt={"),
+            [(0, 9), (1, 2)]
+        );
         assert_eq!(hits(&["abcd", "bcde", "abcdef"], "zabcdef"), [(0, 1), (1, 2), (2, 1)]);
         assert_eq!(hits(&["aaaa"], "aaaaaa"), [(0, 0), (0, 1), (0, 2)]);
     }
@@ -368,7 +413,10 @@ mod tests {
     fn a_gap_stays_inside_a_tag_and_is_bounded() {
         assert_eq!(hits(&["content=\"{gap}url=/x"], "<meta content=\"0; url=/x\">").len(), 1);
         assert_eq!(hits(&["content=\"{gap}url=/x"], "<meta content=\"0\"><a url=/x>").len(), 0);
-        assert_eq!(hits(&["content=\"{gap}url=/x"], &format!("content=\"{}url=/x", " ".repeat(100))).len(), 0);
+        assert_eq!(
+            hits(&["content=\"{gap}url=/x"], &format!("content=\"{}url=/x", " ".repeat(100))).len(),
+            0
+        );
     }
 
     #[test]
@@ -381,9 +429,16 @@ mod tests {
     /// Finds patterns of all kinds by trying every offset.
     fn naive(patterns: &[Pattern], text: &[u8]) -> Vec<(u32, u32)> {
         let at = |n: u32, pattern: &Pattern| {
-            (0..text.len()).filter(|&from| pattern.end_at(text, from).is_some()).map(|from| (n, from as u32)).collect()
+            (0..text.len())
+                .filter(|&from| pattern.end_at(text, from).is_some())
+                .map(|from| (n, from as u32))
+                .collect()
         };
-        patterns.iter().enumerate().flat_map(|(n, pattern)| -> Vec<_> { at(n as u32, pattern) }).collect()
+        patterns
+            .iter()
+            .enumerate()
+            .flat_map(|(n, pattern)| -> Vec<_> { at(n as u32, pattern) })
+            .collect()
     }
 
     proptest! {
@@ -420,10 +475,15 @@ mod tests {
 
     #[test]
     fn the_result_is_the_same_without_vector_instructions() {
-        let patterns: Vec<_> = ["abcd", "bcde", "cdef{hex}z"].map(|p| Pattern::parse(p).unwrap()).into();
-        let mut scan = PatternScan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, PatternClass::Marker, p)));
+        let patterns: Vec<_> =
+            ["abcd", "bcde", "cdef{hex}z"].map(|p| Pattern::parse(p).unwrap()).into();
+        let mut scan = PatternScan::new(
+            patterns.iter().enumerate().map(|(i, p)| (i as u32, PatternClass::Marker, p)),
+        );
         // Long enough for the packed search.
-        let text = [b"abcdef12z abcde cdef bcdef9z".repeat(5), vec![b' '; 8 << 10], b"abcdef12z".to_vec()].concat();
+        let text =
+            [b"abcdef12z abcde cdef bcdef9z".repeat(5), vec![b' '; 8 << 10], b"abcdef12z".to_vec()]
+                .concat();
         let run = |scan: &PatternScan| {
             let mut found = Vec::new();
             scan.each(&text, &patterns, &mut HitBuffer::default(), |h| {
@@ -446,7 +506,8 @@ mod tests {
             let dealt = in_sets(&cores);
             let sets = if count <= FEW { SETS / 2 } else { SETS };
             // Set by set, the cores come back in the given order.
-            let back: Vec<usize> = (0..sets).flat_map(|set| dealt.iter().skip(set).step_by(sets).copied()).collect();
+            let back: Vec<usize> =
+                (0..sets).flat_map(|set| dealt.iter().skip(set).step_by(sets).copied()).collect();
             assert_eq!(back, cores, "{count}");
         }
     }

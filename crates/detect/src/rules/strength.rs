@@ -39,7 +39,8 @@ pub enum Grade {
     Paywall,
     /// A title that says that the page does not exist.
     NotFound,
-    /// A hint at a block, too weak to make one: a page with next to nothing else may not be all that there is.
+    /// A hint at a block, too weak to make one: a page with next to nothing else may not be all
+    /// that there is.
     Cue,
 }
 
@@ -68,7 +69,15 @@ impl Grade {
 
     /// Returns whether it is evidence of a block by itself.
     pub(crate) const fn blocks(self) -> bool {
-        matches!(self, Self::Mitigated | Self::Strong | Self::Title | Self::Sentence | Self::Weak | Self::Shell)
+        matches!(
+            self,
+            Self::Mitigated
+                | Self::Strong
+                | Self::Title
+                | Self::Sentence
+                | Self::Weak
+                | Self::Shell
+        )
     }
 
     /// Returns whether a page that matches it may be a block or a waiting room.

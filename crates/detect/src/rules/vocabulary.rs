@@ -25,7 +25,8 @@ pub(crate) struct Vocabulary {
     pub(crate) frame: Meanings,
     /// What block pages are about.
     topic: Meanings,
-    /// Something is not let through; what stands between a visitor and a site; a filter's categories and what they are about.
+    /// Something is not let through; what stands between a visitor and a site; a filter's
+    /// categories and what they are about.
     withheld: Meanings,
     between: Meanings,
     category: Meanings,
@@ -40,7 +41,9 @@ impl Vocabulary {
     pub(crate) fn of(concepts: &Concepts) -> Self {
         let named = |names: &[&str]| concepts.named(names);
         Self {
-            title: named(&["robot", "captcha", "refused", "unusual", "toomany", "seccheck", "vpn", "not"]),
+            title: named(&[
+                "robot", "captcha", "refused", "unusual", "toomany", "seccheck", "vpn", "not",
+            ]),
             button: named(&["retry", "prove", "solve", "not"]),
             about: named(&["about"]),
             short: named(&["short"]),
@@ -49,7 +52,9 @@ impl Vocabulary {
             linked: named(&["linked"]),
             yours: named(&["yours"]),
             frame: named(&["loading", "cookies", "script", "wait"]),
-            topic: named(&["robot", "captcha", "refused", "unusual", "toomany", "vpn", "seccheck", "not"]),
+            topic: named(&[
+                "robot", "captcha", "refused", "unusual", "toomany", "vpn", "seccheck", "not",
+            ]),
             reference: named(&["reference", "ip"]),
             withheld: named(&["refused", "unopened", "closed", "disabled"]),
             between: named(&["barrier", "proxy", "isp", "net"]),
@@ -84,14 +89,16 @@ impl Vocabulary {
         meanings & self.about != 0
     }
 
-    /// Returns whether a text with these meanings may refuse its reader: it is about something that block pages are
-    /// about, and it addresses the reader or names an address. A museum forbids dogs to nobody in particular.
+    /// Returns whether a text with these meanings may refuse its reader: it is about something that
+    /// block pages are about, and it addresses the reader or names an address. A museum forbids
+    /// dogs to nobody in particular.
     pub(crate) fn may_refuse(&self, meanings: Meanings) -> bool {
         meanings & self.topic != 0 && meanings & (self.yours | self.reference) != 0
     }
 
-    /// Returns whether a page with these meanings, which names the site that was asked for, may be of what stands between: it
-    /// withholds something, and names a filter, a provider or a network, or the topic of a category.
+    /// Returns whether a page with these meanings, which names the site that was asked for, may be
+    /// of what stands between: it withholds something, and names a filter, a provider or a network,
+    /// or the topic of a category.
     pub(crate) fn may_withhold(&self, meanings: Meanings) -> bool {
         let files = meanings & self.category != 0 && meanings & self.subject != 0;
         meanings & self.withheld != 0 && (meanings & self.between != 0 || files)

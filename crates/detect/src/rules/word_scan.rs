@@ -1,12 +1,13 @@
 //! Search for thousands of words and sentences in folded text, where a word begins.
 //!
-//! A pattern is looked up by four or eight of its bytes, its anchor. An anchor begins at a word start of the text
-//! wherever the pattern stands, or one byte before one, so the search skips all other places. A filter with one bit per
-//! hash of an anchor rejects most of them. It stays in the nearest cache, where the tables of an automaton for thousands
-//! of words would not. The few patterns without an anchor are searched for at every place.
+//! A pattern is looked up by four or eight of its bytes, its anchor. An anchor begins at a word
+//! start of the text wherever the pattern stands, or one byte before one, so the search skips all
+//! other places. A filter with one bit per hash of an anchor rejects most of them. It stays in the
+//! nearest cache, where the tables of an automaton for thousands of words would not. The few
+//! patterns without an anchor are searched for at every place.
 //!
-//! Invariants: every occurrence is reported, overlapping ones too, up to limits that grow with the text. Time is linear
-//! in the text, whatever it contains.
+//! Invariants: every occurrence is reported, overlapping ones too, up to limits that grow with the
+//! text. Time is linear in the text, whatever it contains.
 //!
 //! Must not know: rules, languages.
 
@@ -140,7 +141,8 @@ enum EntryKind {
 }
 
 impl WordScan {
-    /// Prepares a search for `sentences`, each with the number that its hits report, and for `words`.
+    /// Prepares a search for `sentences`, each with the number that its hits report, and for
+    /// `words`.
     pub(crate) fn new<'p>(
         sentences: impl IntoIterator<Item = (u32, &'p Pattern)>,
         words: impl IntoIterator<Item = SearchedWord<'p>>,
@@ -170,9 +172,12 @@ impl WordScan {
             }
         }
         let is_mark = |entry: &AnchorEntry| {
-            literals.get(entry.literal as usize + usize::from(entry.at)).is_some_and(|byte| !is_letter(*byte))
+            literals
+                .get(entry.literal as usize + usize::from(entry.at))
+                .is_some_and(|byte| !is_letter(*byte))
         };
-        let (marks, starts): (Vec<AnchorEntry>, Vec<AnchorEntry>) = entries.iter().partition(|entry| is_mark(entry));
+        let (marks, starts): (Vec<AnchorEntry>, Vec<AnchorEntry>) =
+            entries.iter().partition(|entry| is_mark(entry));
         let (long, short): (Vec<_>, Vec<_>) =
             starts.iter().partition(|entry| usize::from(entry.len - entry.at) >= LONG);
         unanchored.sort_unstable_by_key(|(number, ..)| *number);
@@ -186,7 +191,8 @@ impl WordScan {
         }
     }
 
-    /// Reports the occurrences of words in `text`, in no order, and those of sentences in the order of the text.
+    /// Reports the occurrences of words in `text`, in no order, and those of sentences in the order
+    /// of the text.
     pub(crate) fn each(
         &self,
         text: &[u8],
@@ -203,7 +209,9 @@ impl WordScan {
                 sentence(hit);
                 return true;
             }
-            if let Ok(found) = self.unanchored.binary_search_by_key(&hit.pattern, |(number, ..)| *number) {
+            if let Ok(found) =
+                self.unanchored.binary_search_by_key(&hit.pattern, |(number, ..)| *number)
+            {
                 let (pattern, meanings, begins) = self.unanchored[found];
                 if !(begins && follows_letter(text, hit.start as usize)) {
                     word(WordHit { start: hit.start, end: hit.end, meanings, pattern });
@@ -246,8 +254,15 @@ impl WordScan {
 
     /// Looks up the anchor at `at`, just before a word start. Returns whether to continue.
     #[inline(always)]
-    fn look_up_mark(&self, at: usize, search: &mut ScanRun<'_>, word: &mut impl FnMut(WordHit)) -> bool {
-        let Some(anchor) = search.text.get(at..).and_then(|rest| rest.first_chunk()) else { return true };
+    fn look_up_mark(
+        &self,
+        at: usize,
+        search: &mut ScanRun<'_>,
+        word: &mut impl FnMut(WordHit),
+    ) -> bool {
+        let Some(anchor) = search.text.get(at..).and_then(|rest| rest.first_chunk()) else {
+            return true;
+        };
         let marks = self.marks.bucket(*anchor);
         marks.is_empty() || self.verify(marks, at, search, word)
     }
@@ -261,10 +276,14 @@ impl WordScan {
         search: &mut ScanRun<'_>,
         word: &mut impl FnMut(WordHit),
     ) -> bool {
-        let Some(anchor) = search.text.get(at..).and_then(|rest| rest.first_chunk::<LEN>()) else { return true };
+        let Some(anchor) = search.text.get(at..).and_then(|rest| rest.first_chunk::<LEN>()) else {
+            return true;
+        };
         let mut verified = 0;
         for (_, entry) in entries.iter().filter(|(its, _)| its == anchor) {
-            let Some((start, end)) = self.matches(entry, LEN, at, search, &mut verified) else { continue };
+            let Some((start, end)) = self.matches(entry, LEN, at, search, &mut verified) else {
+                continue;
+            };
             let (start, end, pattern) = (start as u32, end as u32, entry.pattern);
             match entry.kind {
                 EntryKind::Sentence => {
@@ -277,7 +296,8 @@ impl WordScan {
         search.has_work_left(entries.len(), verified)
     }
 
-    /// Returns the start and the end of the match of `entry` whose anchor stands at `at`, if it is one.
+    /// Returns the start and the end of the match of `entry` whose anchor stands at `at`, if it is
+    /// one.
     #[inline(always)]
     fn matches(
         &self,
@@ -304,10 +324,14 @@ impl WordScan {
         let end = start + len;
         match entry.tail {
             PatternTail::Nothing => Some((start, end)),
-            PatternTail::WordEnd => (!super::pattern::goes_on(&text[end..])).then_some((start, end)),
-            PatternTail::Other => {
-                search.patterns.get(entry.pattern as usize)?.end_at(text, start).map(|end| (start, end))
+            PatternTail::WordEnd => {
+                (!super::pattern::goes_on(&text[end..])).then_some((start, end))
             }
+            PatternTail::Other => search
+                .patterns
+                .get(entry.pattern as usize)?
+                .end_at(text, start)
+                .map(|end| (start, end)),
         }
     }
 }
@@ -329,11 +353,14 @@ fn entry(number: u32, pattern: &Pattern, at: usize, literals: &mut Vec<u8>) -> O
     Some(entry)
 }
 
-/// Returns the offsets at which an anchor may begin: in any text they are word starts, or just before one.
+/// Returns the offsets at which an anchor may begin: in any text they are word starts, or just
+/// before one.
 fn anchors(literal: &[u8]) -> impl Iterator<Item = usize> {
     (0..(literal.len() + 1).saturating_sub(CORE)).filter(|&at| match literal[at..] {
         // What stands before the literal decides whether a letter or a digit begins a word.
-        [byte, ..] if byte.is_ascii_alphanumeric() => at > 0 && !literal[at - 1].is_ascii_alphanumeric(),
+        [byte, ..] if byte.is_ascii_alphanumeric() => {
+            at > 0 && !literal[at - 1].is_ascii_alphanumeric()
+        }
         [byte, next, ..] if byte.is_ascii() => is_letter(next),
         [byte, ..] => is_letter(byte),
         [] => false,
@@ -351,8 +378,8 @@ fn holders<'p>(literals: impl Iterator<Item = &'p [u8]>) -> Holders<'p> {
     holders
 }
 
-/// Returns the offset of an anchor that few sentences have, a long one if possible: what sentences have in common is
-/// what block pages say, and each of them would have to be verified there.
+/// Returns the offset of an anchor that few sentences have, a long one if possible: what sentences
+/// have in common is what block pages say, and each of them would have to be verified there.
 fn rarest_anchor(literal: &[u8], holders: &Holders<'_>) -> Option<usize> {
     anchors(literal).min_by_key(|&at| {
         let anchor = anchor(literal, at);
@@ -375,7 +402,8 @@ fn is_letter(byte: u8) -> bool {
 fn hash<const LEN: usize>(anchor: [u8; LEN]) -> usize {
     let mut bytes = [0; LONG];
     bytes[..LEN].copy_from_slice(&anchor);
-    (u64::from_le_bytes(bytes).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - HASH_BITS)) as usize
+    (u64::from_le_bytes(bytes).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - HASH_BITS))
+        as usize
 }
 
 /// The byte before a block.
@@ -388,8 +416,9 @@ struct Before {
 }
 
 impl Before {
-    /// Returns the word starts in the first [`BLOCK`] bytes of `text`, and those of them that follow a byte of ASCII
-    /// that is no letter and no digit. Every character outside ASCII is a word start.
+    /// Returns the word starts in the first [`BLOCK`] bytes of `text`, and those of them that
+    /// follow a byte of ASCII that is no letter and no digit. Every character outside ASCII is a
+    /// word start.
     #[inline]
     fn starts(&mut self, text: &[u8]) -> (u64, u64) {
         let mut filled = [0; BLOCK];
@@ -400,11 +429,12 @@ impl Before {
         let (mut alphanumeric, mut wide, mut lead) = (0, 0, 0);
         for (n, part) in block.as_chunks::<16>().0.iter().enumerate() {
             let bytes = u8x16::new(*part);
-            // The number of a letter in the alphabet is its distance from `a`, which wraps around for what is below.
+            // The number of a letter in the alphabet is its distance from `a`, which wraps around
+            // for what is below.
             let letter = (bytes | u8x16::splat(0x20)) - u8x16::splat(b'a');
             let digit = bytes - u8x16::splat(b'0');
-            let is_alphanumeric =
-                letter.min(u8x16::splat(25)).simd_eq(letter) | digit.min(u8x16::splat(9)).simd_eq(digit);
+            let is_alphanumeric = letter.min(u8x16::splat(25)).simd_eq(letter)
+                | digit.min(u8x16::splat(9)).simd_eq(digit);
             let is_lead = bytes.max(u8x16::splat(0xC0)).simd_eq(bytes);
             alphanumeric |= u64::from(is_alphanumeric.to_bitmask()) << (16 * n);
             wide |= u64::from(bytes.to_bitmask()) << (16 * n);
@@ -430,7 +460,8 @@ mod tests {
     type Found = Vec<(u32, u32)>;
 
     fn search(sentences: &[Pattern], words: &[(Pattern, bool)], text: &str) -> (Found, Found) {
-        let all: Vec<Pattern> = sentences.iter().chain(words.iter().map(|(word, _)| word)).cloned().collect();
+        let all: Vec<Pattern> =
+            sentences.iter().chain(words.iter().map(|(word, _)| word)).cloned().collect();
         let first = sentences.len() as u32;
         let searched = (first..).zip(words).map(|(number, (pattern, begins))| SearchedWord {
             number,
@@ -450,7 +481,8 @@ mod tests {
             found_sentences.push((hit.start, hit.pattern));
         });
         assert!(found_sentences.is_sorted(), "in the order of the text");
-        let mut found_sentences: Found = found_sentences.into_iter().map(|(start, pattern)| (pattern, start)).collect();
+        let mut found_sentences: Found =
+            found_sentences.into_iter().map(|(start, pattern)| (pattern, start)).collect();
         found_words.sort_unstable();
         found_sentences.sort_unstable();
         (found_sentences, found_words)
@@ -460,14 +492,19 @@ mod tests {
     fn naive(sentences: &[Pattern], words: &[(Pattern, bool)], text: &str) -> (Found, Found) {
         let text = text.as_bytes();
         let at = |pattern: &Pattern, number: u32| -> Found {
-            (0..text.len()).filter(|at| pattern.end_at(text, *at).is_some()).map(|at| (number, at as u32)).collect()
+            (0..text.len())
+                .filter(|at| pattern.end_at(text, *at).is_some())
+                .map(|at| (number, at as u32))
+                .collect()
         };
-        let found_sentences = (0..).zip(sentences).flat_map(|(number, pattern)| at(pattern, number)).collect();
-        let found_words = (sentences.len() as u32..).zip(words).flat_map(|(number, (pattern, begins))| {
-            let mut found = at(pattern, number);
-            found.retain(|(_, start)| !begins || !follows_letter(text, *start as usize));
-            found
-        });
+        let found_sentences =
+            (0..).zip(sentences).flat_map(|(number, pattern)| at(pattern, number)).collect();
+        let found_words =
+            (sentences.len() as u32..).zip(words).flat_map(|(number, (pattern, begins))| {
+                let mut found = at(pattern, number);
+                found.retain(|(_, start)| !begins || !follows_letter(text, *start as usize));
+                found
+            });
         (found_sentences, found_words.collect())
     }
 
@@ -477,7 +514,10 @@ mod tests {
 
     fn parsed_words(patterns: &[String]) -> Vec<(Pattern, bool)> {
         let begins = |pattern: &String| pattern.chars().next().is_some_and(has_words);
-        patterns.iter().filter_map(|word| Some((Pattern::parse(word).ok()?, begins(word)))).collect()
+        patterns
+            .iter()
+            .filter_map(|word| Some((Pattern::parse(word).ok()?, begins(word))))
+            .collect()
     }
 
     proptest! {
@@ -516,7 +556,8 @@ mod tests {
                 let (starts, follow_mark) = before.starts(&text[base..]);
                 for at in base..text.len().min(base + BLOCK) {
                     let previous = at.checked_sub(1).map(|at| text[at]);
-                    let is_mark = previous.is_some_and(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric());
+                    let is_mark = previous
+                        .is_some_and(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric());
                     let is_start = match text[at] {
                         byte if byte.is_ascii_alphanumeric() => {
                             previous.is_none_or(|byte| !byte.is_ascii_alphanumeric())
@@ -533,7 +574,10 @@ mod tests {
     #[test]
     fn sentences_are_found_inside_words_too() {
         let sentences = parsed(&["forbidden".to_owned(), "you are a robot".to_owned()]);
-        assert_eq!(search(&sentences, &[], "unforbidden: hayyou are a robots").0, [(0, 2), (1, 16)]);
+        assert_eq!(
+            search(&sentences, &[], "unforbidden: hayyou are a robots").0,
+            [(0, 2), (1, 16)]
+        );
     }
 
     #[test]

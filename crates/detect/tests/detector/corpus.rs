@@ -1,5 +1,6 @@
-//! Accuracy on real pages: the labelled corpora in `FETCHWISE_CORPUS`, `FETCHWISE_CORPUS2` and so on to `FETCHWISE_CORPUS4`,
-//! and the documentation that comes with Rust. None of them is part of the project; without them these tests say so and pass.
+//! Accuracy on real pages: the labelled corpora in `FETCHWISE_CORPUS`, `FETCHWISE_CORPUS2` and so
+//! on to `FETCHWISE_CORPUS4`, and the documentation that comes with Rust. None of them is part of
+//! the project; without them these tests say so and pass.
 
 use std::path::PathBuf;
 
@@ -67,8 +68,8 @@ fn the_keyword_baseline_is_as_bad_as_expected() {
     assert!(report.given.block.false_alarms > 20, "keywords take widgets for blocks");
 }
 
-/// Reworded blocks in eighteen languages, pages of networks, and short pages of content that use the same words. They
-/// were written before the words of the concepts that recognise them.
+/// Reworded blocks in eighteen languages, pages of networks, and short pages of content that use
+/// the same words. They were written before the words of the concepts that recognise them.
 const REWORDED: &str = include_str!("pages/reworded.jsonl");
 
 #[test]
@@ -80,7 +81,12 @@ fn reworded_blocks_are_found_and_short_pages_of_content_are_not_empty() {
     for line in REWORDED.lines() {
         let page: Value = serde_json::from_str(line).unwrap();
         let text = |key: &str| page[key].as_str().unwrap_or_default();
-        let response = Page { status: 200, headers: &headers, body: text("html").as_bytes(), ..Page::default() };
+        let response = Page {
+            status: 200,
+            headers: &headers,
+            body: text("html").as_bytes(),
+            ..Page::default()
+        };
         let verdict = detector.inspect(&response, &mut scratch);
         let (right, counts) = match text("label") {
             "block" => (verdict.is_blocked || verdict.is_queued, &mut blocks),
@@ -89,7 +95,13 @@ fn reworded_blocks_are_found_and_short_pages_of_content_are_not_empty() {
         };
         *counts = (counts.0 + usize::from(right), counts.1 + 1);
         if !right {
-            println!("{} ({}, {}): {}", text("note"), text("label"), text("lang"), verdict.reason());
+            println!(
+                "{} ({}, {}): {}",
+                text("note"),
+                text("label"),
+                text("lang"),
+                verdict.reason()
+            );
         }
     }
     println!("blocks {blocks:?}, pages of networks {networks:?}, content {content:?}");
@@ -98,12 +110,13 @@ fn reworded_blocks_are_found_and_short_pages_of_content_are_not_empty() {
     assert!(content.0 * 100 >= content.1 * 75, "{content:?}");
 }
 
-/// Rewordings that were committed before the rules were read, each of another imagined site: four blocks and four
-/// ordinary pages in each of ten languages. docs/reports/detection.md has the first figures and those since the rules
-/// know the pages.
+/// Rewordings that were committed before the rules were read, each of another imagined site: four
+/// blocks and four ordinary pages in each of ten languages. docs/reports/detection.md has the first
+/// figures and those since the rules know the pages.
 #[test]
 fn rewordings_are_found_without_a_false_alarm() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/detector/pages/rewordings/corpus.jsonl");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/detector/pages/rewordings/corpus.jsonl");
     let report = evaluate(&Detector::new(), &path).unwrap();
     println!("{report}");
     let EvaluationRun { table, block, empty, .. } = report.at_200;
@@ -159,7 +172,9 @@ fn pages_of_networks_among_the_rewordings_are_known_as_such() {
 fn no_page_of_the_rust_documentation_is_taken_for_a_block_or_a_shell() {
     let sysroot = std::process::Command::new("rustc").args(["--print", "sysroot"]).output();
     let root = match sysroot {
-        Ok(out) => PathBuf::from(String::from_utf8_lossy(&out.stdout).trim()).join("share/doc/rust/html"),
+        Ok(out) => {
+            PathBuf::from(String::from_utf8_lossy(&out.stdout).trim()).join("share/doc/rust/html")
+        }
         Err(_) => PathBuf::new(),
     };
     let mut files = Vec::new();
@@ -192,12 +207,13 @@ fn no_page_of_the_rust_documentation_is_taken_for_a_block_or_a_shell() {
     assert!(wrong.is_empty(), "{} false alarms", wrong.len());
 }
 
-/// Pages of networks, failures, log-ins, manuals and small sites in many languages. The first set was written before the
-/// words and rules that know it, the second after them and before those that know it. docs/reports/detection.md has the
-/// figures of both at first sight.
+/// Pages of networks, failures, log-ins, manuals and small sites in many languages. The first set
+/// was written before the words and rules that know it, the second after them and before those that
+/// know it. docs/reports/detection.md has the figures of both at first sight.
 const FOURTH: &str = include_str!("pages/fourth.jsonl");
 const FIFTH: &str = include_str!("pages/fifth.jsonl");
-/// Pages of networks with the URL that was asked for, each set written after the rules that it measures.
+/// Pages of networks with the URL that was asked for, each set written after the rules that it
+/// measures.
 const NINTH: &str = include_str!("pages/ninth.jsonl");
 const TENTH: &str = include_str!("pages/tenth.jsonl");
 
@@ -211,7 +227,8 @@ fn networks_failures_and_log_ins_are_named_and_manuals_are_content() {
         let page: Value = serde_json::from_str(line).unwrap();
         let text = |key: &str| page[key].as_str().unwrap_or_default();
         let (url, final_url) = (page["url"].as_str(), page["final_url"].as_str());
-        let response = Page { status: 200, headers: &headers, body: text("html").as_bytes(), url, final_url };
+        let response =
+            Page { status: 200, headers: &headers, body: text("html").as_bytes(), url, final_url };
         let verdict = detector.inspect(&response, &mut scratch);
         check_cues(&detector, &response, &mut scratch);
         let right = match text("label") {
@@ -224,7 +241,13 @@ fn networks_failures_and_log_ins_are_named_and_manuals_are_content() {
         let entry = counts.entry(text("label").to_owned()).or_default();
         *entry = (entry.0 + usize::from(right), entry.1 + 1);
         if !right {
-            println!("{} ({}, {}): {}", text("note"), text("label"), text("lang"), verdict.reason());
+            println!(
+                "{} ({}, {}): {}",
+                text("note"),
+                text("label"),
+                text("lang"),
+                verdict.reason()
+            );
         }
     }
     println!("{counts:?}");
@@ -233,7 +256,8 @@ fn networks_failures_and_log_ins_are_named_and_manuals_are_content() {
     }
 }
 
-/// Checks that a verdict by cues names the strongest of those that an explanation lists, and that no other names any.
+/// Checks that a verdict by cues names the strongest of those that an explanation lists, and that
+/// no other names any.
 fn check_cues(detector: &Detector, page: &Page<'_>, scratch: &mut Scratch) {
     let explained = detector.explain(page, scratch);
     let verdict = &explained.verdict;
@@ -244,7 +268,10 @@ fn check_cues(detector: &Detector, page: &Page<'_>, scratch: &mut Scratch) {
     let named = |id: &str| verdict.cues.iter().any(|cue| &**cue == id);
     let others = explained.cues.iter().flat_map(|sum| &sum.cues).filter(|cue| !named(&cue.id));
     for other in others.filter(|_| !weights.is_empty()) {
-        assert!(other.weight <= 0 || weights.len() == 6 && other.weight <= least, "{other:?} {weights:?}");
+        assert!(
+            other.weight <= 0 || weights.len() == 6 && other.weight <= least,
+            "{other:?} {weights:?}"
+        );
     }
 }
 

@@ -1,7 +1,7 @@
 //! The streaming tokenizer compared with the naive one in `naive_html`.
 //!
-//! They must agree on the visible text, the noscript text and the title, to the character, on any bytes. The detector's
-//! verdict must not depend on whether it counts all text or stops early.
+//! They must agree on the visible text, the noscript text and the title, to the character, on any
+//! bytes. The detector's verdict must not depend on whether it counts all text or stops early.
 
 use std::sync::LazyLock;
 
@@ -169,14 +169,20 @@ proptest! {
     }
 }
 
-/// Regression. Bug: fuzzing found a title after 1 500 visible characters that made the page a block only when text was
-/// counted to the end. Cause: otherwise reading stopped before the title. Fix: after so much text a title no longer
-/// counts.
+/// Regression. Bug: fuzzing found a title after 1 500 visible characters that made the page a block
+/// only when text was counted to the end. Cause: otherwise reading stopped before the title. Fix:
+/// after so much text a title no longer counts.
 #[test]
 fn a_title_after_much_text_never_counts() {
-    let page = |words: usize| format!("<body><p>{}</p><title>Just a moment...</title>", "word ".repeat(words));
+    let page = |words: usize| {
+        format!("<body><p>{}</p><title>Just a moment...</title>", "word ".repeat(words))
+    };
     for (words, blocked) in [(20, true), (400, false)] {
         assert_eq!(inspect(&SHIPPED, &page(words), 200).is_blocked, blocked, "{words} words");
-        assert_eq!(inspect(&COUNTING, &page(words), 200).is_blocked, blocked, "{words} words, all counted");
+        assert_eq!(
+            inspect(&COUNTING, &page(words), 200).is_blocked,
+            blocked,
+            "{words} words, all counted"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Tests of the detector through its public API: verdicts on pages, rule files, visible text, and labelled corpora.
+//! Tests of the detector through its public API: verdicts on pages, rule files, visible text, and
+//! labelled corpora.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod block_pages;

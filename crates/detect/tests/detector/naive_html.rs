@@ -1,5 +1,5 @@
-//! A naive HTML tokenizer, written to be obvious: one character at a time, one state at a time, everything copied.
-//! Tests and the fuzzer compare the streaming tokenizer with it.
+//! A naive HTML tokenizer, written to be obvious: one character at a time, one state at a time,
+//! everything copied. Tests and the fuzzer compare the streaming tokenizer with it.
 
 /// The result of the naive tokenizer.
 #[derive(Debug, Default, PartialEq)]
@@ -23,14 +23,18 @@ struct Reader {
     at: usize,
 }
 
-const RAW: [&str; 9] = ["script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp", "plaintext"];
-const VOID: [&str; 14] =
-    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
-const INLINE: [&str; 26] = [
-    "a", "b", "i", "u", "s", "em", "strong", "span", "font", "small", "code", "tt", "big", "sub", "sup", "abbr",
-    "mark", "bdi", "bdo", "wbr", "kbd", "var", "time", "label", "script", "style",
+const RAW: [&str; 9] =
+    ["script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp", "plaintext"];
+const VOID: [&str; 14] = [
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
+    "track", "wbr",
 ];
-const CLOSES_ITSELF: [&str; 11] = ["p", "li", "dt", "dd", "option", "optgroup", "tr", "td", "th", "tbody", "thead"];
+const INLINE: [&str; 26] = [
+    "a", "b", "i", "u", "s", "em", "strong", "span", "font", "small", "code", "tt", "big", "sub",
+    "sup", "abbr", "mark", "bdi", "bdo", "wbr", "kbd", "var", "time", "label", "script", "style",
+];
+const CLOSES_ITSELF: [&str; 11] =
+    ["p", "li", "dt", "dd", "option", "optgroup", "tr", "td", "th", "tbody", "thead"];
 const ENDS_PARAGRAPH: [&str; 23] = [
     "div",
     "ul",
@@ -104,7 +108,8 @@ impl Reader {
                 '"' | '\'' => {
                     // A value begins after a name and `=`; without a name, `=` is a name itself.
                     let before: String = self.text[from..self.at - 1].iter().collect();
-                    let trim = |s: &str| s.trim_end_matches(|c: char| c.is_ascii_whitespace()).to_owned();
+                    let trim =
+                        |s: &str| s.trim_end_matches(|c: char| c.is_ascii_whitespace()).to_owned();
                     let name = trim(&before).strip_suffix('=').map(trim);
                     if name.is_some_and(|n| !n.is_empty() && !n.ends_with(['=', '"', '\'', '/'])) {
                         while self.peek(0)? != c {
@@ -117,7 +122,11 @@ impl Reader {
             }
         }
         let inner: Vec<char> = self.text[from..self.at - 1].to_vec();
-        Some(OpenTag { name, self_closing: inner.last() == Some(&'/'), attributes: attributes(&inner) })
+        Some(OpenTag {
+            name,
+            self_closing: inner.last() == Some(&'/'),
+            attributes: attributes(&inner),
+        })
     }
 }
 
@@ -171,12 +180,15 @@ fn hides(tag: &OpenTag) -> bool {
         let declares = |property: &str, wanted: &str| {
             value.split(';').any(|d| {
                 d.split_once(':').is_some_and(|(p, v)| {
-                    let trim = |s: &str| s.trim_matches(|c: char| c.is_ascii_whitespace()).to_owned();
+                    let trim =
+                        |s: &str| s.trim_matches(|c: char| c.is_ascii_whitespace()).to_owned();
                     trim(p) == property && trim(v).starts_with(wanted)
                 })
             })
         };
-        name == "hidden" || (name == "style" && (declares("display", "none") || declares("visibility", "hidden")))
+        name == "hidden"
+            || (name == "style"
+                && (declares("display", "none") || declares("visibility", "hidden")))
     })
 }
 
@@ -193,7 +205,10 @@ impl Count {
         rest.reverse();
         while let Some(c) = rest.pop() {
             let c = if c == '&' { entity(&mut rest) } else { c };
-            if is_space(c) || matches!(c, '\u{A0}' | '\u{200B}'..='\u{200D}' | '\u{3000}' | '\u{FEFF}') || c == WHITE {
+            if is_space(c)
+                || matches!(c, '\u{A0}' | '\u{200B}'..='\u{200D}' | '\u{3000}' | '\u{FEFF}')
+                || c == WHITE
+            {
                 self.space = true;
             } else {
                 self.chars += 1 + usize::from(self.space && self.chars > 0);
@@ -226,7 +241,8 @@ fn entity(rest: &mut Vec<char>) -> char {
         if run.is_empty() || !ahead[run.len()..].starts_with(';') {
             return '&';
         }
-        let white = ["nbsp", "ensp", "emsp", "thinsp", "shy", "zwnj", "zwj"].contains(&run.as_str());
+        let white =
+            ["nbsp", "ensp", "emsp", "thinsp", "shy", "zwnj", "zwj"].contains(&run.as_str());
         (run.len() + 1, if white { WHITE } else { 'x' })
     };
     rest.truncate(rest.len() - len);
@@ -243,7 +259,9 @@ pub(crate) fn slow(html: &str) -> Slow {
     let begin = |tag: &OpenTag| -> Option<(String, usize, char)> {
         let why = match tag.name.as_str() {
             "noscript" => 'n',
-            "template" if tag.attributes.iter().any(|(name, _)| name == "shadowrootmode") => return None,
+            "template" if tag.attributes.iter().any(|(name, _)| name == "shadowrootmode") => {
+                return None;
+            }
             "template" => 't',
             "svg" | "math" if tag.self_closing => return None,
             "svg" | "math" => 's',
@@ -268,14 +286,20 @@ pub(crate) fn slow(html: &str) -> Slow {
             let mut escape = 0;
             while reader.at < reader.text.len() {
                 let after = reader.peek(end.len());
-                let named = |length: usize| reader.peek(length).is_some_and(|c| c == '>' || c == '/' || is_space(c));
+                let named = |length: usize| {
+                    reader.peek(length).is_some_and(|c| c == '>' || c == '/' || is_space(c))
+                };
                 if element == "script" {
                     let skipped = match escape {
                         // The dashes may belong to the end of the comment, too.
                         0 if reader.looking_at("<!--") => Some((1, 2)),
                         1 | 2 if reader.looking_at("-->") => Some((0, 3)),
                         1 if reader.looking_at("<script") && named(7) => Some((2, 7)),
-                        2 if reader.looking_at("</script") && (named(8) || reader.peek(8).is_none()) => Some((1, 8)),
+                        2 if reader.looking_at("</script")
+                            && (named(8) || reader.peek(8).is_none()) =>
+                        {
+                            Some((1, 8))
+                        }
                         _ => None,
                     };
                     if let Some((state, length)) = skipped {
@@ -302,14 +326,16 @@ pub(crate) fn slow(html: &str) -> Slow {
             }
             continue;
         }
-        let markup = reader.peek(0) == Some('<') && matches!(reader.peek(1), Some('a'..='z' | '/' | '!' | '?'));
+        let markup = reader.peek(0) == Some('<')
+            && matches!(reader.peek(1), Some('a'..='z' | '/' | '!' | '?'));
         if !markup {
             let mut text = String::new();
             loop {
                 text.push(reader.text[reader.at]);
                 reader.at += 1;
                 let more = reader.at < reader.text.len()
-                    && !(reader.peek(0) == Some('<') && matches!(reader.peek(1), Some('a'..='z' | '/' | '!' | '?')));
+                    && !(reader.peek(0) == Some('<')
+                        && matches!(reader.peek(1), Some('a'..='z' | '/' | '!' | '?')));
                 if !more {
                     break;
                 }
@@ -329,7 +355,9 @@ pub(crate) fn slow(html: &str) -> Slow {
             while reader.at < reader.text.len() {
                 let c = reader.text[reader.at];
                 reader.at += 1;
-                if c == '>' && (inner.ends_with("--") || (inner.ends_with("--!") && inner.len() > 4)) {
+                if c == '>'
+                    && (inner.ends_with("--") || (inner.ends_with("--!") && inner.len() > 4))
+                {
                     break;
                 }
                 inner.push(c);
@@ -347,7 +375,8 @@ pub(crate) fn slow(html: &str) -> Slow {
                 }
             };
             if let Some((skipped, depth, why)) = &mut skip {
-                let ends_list = ["ul", "ol", "dl", "table", "select", "body", "html"].contains(&name.as_str());
+                let ends_list =
+                    ["ul", "ol", "dl", "table", "select", "body", "html"].contains(&name.as_str());
                 if *skipped == name {
                     *depth -= 1;
                     if *depth == 0 {
@@ -377,7 +406,10 @@ pub(crate) fn slow(html: &str) -> Slow {
                     let paragraph = ENDS_PARAGRAPH.contains(&tag.name.as_str());
                     let ends = match why {
                         's' => paragraph || BREAKS_OUT.contains(&tag.name.as_str()),
-                        _ => (same && CLOSES_ITSELF.contains(&tag.name.as_str())) || (name == "p" && paragraph),
+                        _ => {
+                            (same && CLOSES_ITSELF.contains(&tag.name.as_str()))
+                                || (name == "p" && paragraph)
+                        }
                     };
                     if ends {
                         skip = begin(&tag);
@@ -388,7 +420,8 @@ pub(crate) fn slow(html: &str) -> Slow {
             }
             if !was_noscript && whole.is_none() && matches!(&skip, Some((_, _, 'n'))) {
                 let end: Vec<char> = "</noscript".chars().collect();
-                let found = reader.text[reader.at..].windows(end.len()).position(|part| part == end);
+                let found =
+                    reader.text[reader.at..].windows(end.len()).position(|part| part == end);
                 whole = found.map(|n| {
                     let rest = reader.text.split_off(reader.at + n);
                     reader.text.iter().copied().chain(rest).collect()

@@ -1,5 +1,5 @@
-//! Reload of rules while other threads read: every page is read with one set of rules from beginning to end, and a file
-//! with an error changes nothing.
+//! Reload of rules while other threads read: every page is read with one set of rules from
+//! beginning to end, and a file with an error changes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,8 @@ use std::thread;
 use fetchwise_detect::{Detector, Scratch};
 use fetchwise_types::response::{Header, Page};
 
-const BODY: &[u8] = b"<html><body><script>house_challenge()</script><p>nothing else</p></body></html>";
+const BODY: &[u8] =
+    b"<html><body><script>house_challenge()</script><p>nothing else</p></body></html>";
 
 /// Returns a rule for the page above, with this vendor, and `more` other rules.
 fn rules(vendor: &str, more: usize) -> String {
@@ -16,7 +17,9 @@ fn rules(vendor: &str, more: usize) -> String {
         "[[rule]]\nid = 'house'\nvendor = '{vendor}'\ngrade = 'strong'\nfind = ['house_challenge(']\nnote = 'made up'\n"
     );
     for n in 0..more {
-        toml += &format!("[[rule]]\nid = 'more-{n}'\ngrade = 'strong'\nfind = ['marker-{n:05}']\nnote = 'made up'\n");
+        toml += &format!(
+            "[[rule]]\nid = 'more-{n}'\ngrade = 'strong'\nfind = ['marker-{n:05}']\nnote = 'made up'\n"
+        );
     }
     toml
 }
@@ -64,13 +67,20 @@ fn an_error_names_the_file_and_changes_nothing() {
     let count = detector.rule_count();
     let mut scratch = Scratch::default();
     for (broken, wants) in [
-        (rules("second", 1) + "\n[[rule]]\nid = 'x'\ngrade = 'strong'\nfind = ['abc']\nnote = 'y'\n", "field `find`"),
+        (
+            rules("second", 1)
+                + "\n[[rule]]\nid = 'x'\ngrade = 'strong'\nfind = ['abc']\nnote = 'y'\n",
+            "field `find`",
+        ),
         (rules("second", 0) + "colour = 'red'\n", "colour"),
         ("[[rule]\n".to_owned(), "line 1"),
     ] {
         std::fs::write(&path, broken).unwrap();
         let error = detector.reload_file(&path).unwrap_err().to_string();
-        assert!(error.contains("rules.toml") && error.contains("line ") && error.contains(wants), "{error}");
+        assert!(
+            error.contains("rules.toml") && error.contains("line ") && error.contains(wants),
+            "{error}"
+        );
         assert_eq!(detector.rule_count(), count);
         assert_eq!(vendor(&detector, &mut scratch).as_deref(), Some("first"));
     }

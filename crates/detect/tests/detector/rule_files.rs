@@ -1,7 +1,8 @@
-//! Every rule of the shipped table, on a page made for it and on the nearest page that it must ignore.
+//! Every rule of the shipped table, on a page made for it and on the nearest page that it must
+//! ignore.
 //!
-//! The pages are made from the table itself. Each marker, title, sentence and header alone must make its rule count,
-//! and more visible text than the rule allows must stop it.
+//! The pages are made from the table itself. Each marker, title, sentence and header alone must
+//! make its rule count, and more visible text than the rule allows must stop it.
 
 use fetchwise_detect::{Detector, DetectorOptions, Explanation, Scratch};
 use fetchwise_types::response::{Header, Page};
@@ -30,8 +31,16 @@ fn strings(rule: &Table, field: &str) -> Vec<String> {
 
 /// Returns a text that the pattern matches.
 fn fill(pattern: &str) -> String {
-    let filled = [("{digits}", "18"), ("{hex}", "deb00f17"), ("{word}", "g"), ("{gap}", " now "), ("{end}", "")];
-    filled.into_iter().fold(pattern.to_owned(), |text, (wildcard, with)| text.replace(wildcard, with))
+    let filled = [
+        ("{digits}", "18"),
+        ("{hex}", "deb00f17"),
+        ("{word}", "g"),
+        ("{gap}", " now "),
+        ("{end}", ""),
+    ];
+    filled
+        .into_iter()
+        .fold(pattern.to_owned(), |text, (wildcard, with)| text.replace(wildcard, with))
 }
 
 fn escape(text: &str) -> String {
@@ -49,7 +58,8 @@ fn in_place(pattern: &str, place: &str) -> String {
     }
 }
 
-/// Returns the common part of all pages of the rule: its conditions and its needs besides the evidence.
+/// Returns the common part of all pages of the rule: its conditions and its needs besides the
+/// evidence.
 fn base(rule: &Table) -> Made {
     let place = strings(rule, "places").first().cloned().unwrap_or_default();
     let mut made = Made { status: 200, ..Made::default() };
@@ -100,15 +110,20 @@ fn pages(rule: &Table) -> Vec<(String, Made)> {
                 "title_part" => " | Example",
                 _ => "",
             };
-            push(&format!("{field} {title}"), &|m| m.head += &format!("<title>{}{end}</title>", escape(&title)));
+            push(&format!("{field} {title}"), &|m| {
+                m.head += &format!("<title>{}{end}</title>", escape(&title))
+            });
         }
     }
     for sentence in strings(rule, "text") {
-        push(&format!("text {sentence}"), &|m| m.body += &format!("<p>{}</p>", escape(&fill(&sentence))));
+        push(&format!("text {sentence}"), &|m| {
+            m.body += &format!("<p>{}</p>", escape(&fill(&sentence)))
+        });
     }
     for target in strings(rule, "refresh") {
         push(&format!("refresh {target}"), &|m| {
-            m.head += &format!("<meta http-equiv=\"refresh\" content=\"0; url=/x/{}\">", fill(&target));
+            m.head +=
+                &format!("<meta http-equiv=\"refresh\" content=\"0; url=/x/{}\">", fill(&target));
         });
     }
     for test in strings(rule, "header") {
@@ -124,7 +139,9 @@ fn pages(rule: &Table) -> Vec<(String, Made)> {
         });
     }
     for host in strings(rule, "host") {
-        push(&format!("host {host}"), &|m| m.final_url = Some(format!("https://{}/", host.replace('*', "a"))));
+        push(&format!("host {host}"), &|m| {
+            m.final_url = Some(format!("https://{}/", host.replace('*', "a")))
+        });
     }
     if rule.get("always").is_some() {
         push("always", &|_| {});
@@ -155,14 +172,16 @@ fn counts(detector: &Detector, scratch: &mut Scratch, rule: &Table, made: &Made)
 
 fn table() -> Vec<Table> {
     let file: Table = Detector::shipped_rules().parse().unwrap();
-    let rules: Vec<Table> = file["rule"].as_array().unwrap().iter().map(|r| r.as_table().unwrap().clone()).collect();
+    let rules: Vec<Table> =
+        file["rule"].as_array().unwrap().iter().map(|r| r.as_table().unwrap().clone()).collect();
     assert!(rules.len() > 100);
     rules
 }
 
 #[test]
 fn a_content_rule_corrects_any_other_verdict() {
-    let rules = "[[rule]]\nid = 'ours'\ngrade = 'content'\nfind = ['<main class=\"ours']\nnote = 'x'\n";
+    let rules =
+        "[[rule]]\nid = 'ours'\ngrade = 'content'\nfind = ['<main class=\"ours']\nnote = 'x'\n";
     let detector = Detector::with_rules(rules).unwrap();
     let headers = [Header::new("Content-Type", "text/html")];
     let main = "<main class=\"ours\">";
@@ -172,7 +191,8 @@ fn a_content_rule_corrects_any_other_verdict() {
         "<h1>Bad gateway</h1>{}",
     ] {
         let read = |detector: &Detector, body: &str| {
-            let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+            let page =
+                Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
             detector.inspect(&page, &mut Scratch::default()).is_content()
         };
         assert!(read(&detector, &body.replace("{}", main)), "{body}");
@@ -204,12 +224,16 @@ fn a_rule_does_not_count_with_more_text_than_it_allows() {
     let mut failed = Vec::new();
     for rule in table() {
         let unlimited = matches!(rule["grade"].as_str().unwrap(), "presence" | "refusal")
-            || rule.get("max_visible_chars").and_then(Value::as_integer).is_some_and(|most| most >= 100_000);
+            || rule
+                .get("max_visible_chars")
+                .and_then(Value::as_integer)
+                .is_some_and(|most| most >= 100_000);
         if unlimited {
             continue;
         }
         // No rule allows more than this, except the ones skipped here.
-        let article = "<p>Plain words about nothing in particular, one after the other.</p>".repeat(200);
+        let article =
+            "<p>Plain words about nothing in particular, one after the other.</p>".repeat(200);
         for (what, mut page) in pages(&rule) {
             page.body = format!("{article}{}", page.body);
             if counts(&detector, &mut scratch, &rule, &page) {
@@ -236,11 +260,17 @@ fn a_rule_does_not_count_if_a_condition_does_not_hold() {
         ("mount = false", (200, "<div></div>"), (200, "<div id=a></div>")),
         ("component = true", (200, "<my-app></my-app>"), (200, "<main></main>")),
         ("scripts = true", (200, "<script>x()</script>"), (200, "<p>x")),
-        ("noindex = true", (200, "<meta name=robots content=noindex>"), (200, "<meta name=robots content=all>")),
+        (
+            "noindex = true",
+            (200, "<meta name=robots content=noindex>"),
+            (200, "<meta name=robots content=all>"),
+        ),
         ("title_absent = true", (200, "<p>x"), (200, "<title>x</title>")),
     ];
     for (condition, held, broken) in cases {
-        let toml = format!("[[rule]]\nid='mine'\ngrade='strong'\nfind=['a-marker']\n{condition}\nnote='x'\n");
+        let toml = format!(
+            "[[rule]]\nid='mine'\ngrade='strong'\nfind=['a-marker']\n{condition}\nnote='x'\n"
+        );
         let detector = Detector::with_rules(&toml).unwrap();
         let headers = [Header::new("Content-Type", "text/html")];
         for ((status, page), wanted) in [(held, true), (broken, false)] {
@@ -258,7 +288,9 @@ fn a_quoted_marker_in_visible_text_is_no_block() {
     let detector = Detector::new();
     let mut scratch = Scratch::default();
     let headers = [Header::new("Content-Type", "text/html")];
-    let article = "<p>How the challenge pages of the large vendors are told from content, with examples.</p>".repeat(6);
+    let article =
+        "<p>How the challenge pages of the large vendors are told from content, with examples.</p>"
+            .repeat(6);
     let rules = table();
     let sentences: Vec<String> = rules.iter().flat_map(|r| strings(r, "text")).collect();
     for rule in &rules {
@@ -271,9 +303,12 @@ fn a_quoted_marker_in_visible_text_is_no_block() {
             if sentences.iter().any(|s| pattern.contains(s) || s.contains(&pattern)) {
                 continue;
             }
-            let html =
-                format!("<html><body><h1>Notes</h1>{article}<pre>{}</pre></body></html>", escape(&fill(&pattern)));
-            let page = Page { status: 200, headers: &headers, body: html.as_bytes(), ..Page::default() };
+            let html = format!(
+                "<html><body><h1>Notes</h1>{article}<pre>{}</pre></body></html>",
+                escape(&fill(&pattern))
+            );
+            let page =
+                Page { status: 200, headers: &headers, body: html.as_bytes(), ..Page::default() };
             let verdict = detector.inspect(&page, &mut scratch);
             assert!(!verdict.is_blocked, "{}: {pattern}: {}", rule["id"], verdict.reason());
         }

@@ -1,4 +1,5 @@
-//! Short pages: their redirect targets, their text hashes, and hints that one may be a block that no rule knows.
+//! Short pages: their redirect targets, their text hashes, and hints that one may be a block that
+//! no rule knows.
 
 use std::path::PathBuf;
 
@@ -59,10 +60,12 @@ fn a_script_that_only_sets_the_location_is_a_redirect() {
         let page = format!("<html><head><script>{script}</script></head><body></body></html>");
         let verdict = read(&page);
         assert_eq!(verdict.redirect.as_deref(), Some("/Next"), "{script}");
-        assert!(verdict.is_empty && !verdict.has_spa && verdict.rule.is_none(), "{script}: {verdict:?}");
+        assert!(
+            verdict.is_empty && !verdict.has_spa && verdict.rule.is_none(),
+            "{script}: {verdict:?}"
+        );
     }
-    let beside =
-        "<div id=root></div><script src=/track.js></script><script>location.href='https://b.example/'</script>";
+    let beside = "<div id=root></div><script src=/track.js></script><script>location.href='https://b.example/'</script>";
     assert_eq!(target(beside).as_deref(), Some("https://b.example/"));
 }
 
@@ -70,31 +73,54 @@ fn a_script_that_only_sets_the_location_is_a_redirect() {
 fn a_target_outside_ascii_or_in_utf_16_is_returned_as_written() {
     let page = "<html><head><meta http-equiv=refresh content=\"0;url=/Straße\"></head><body></body></html>";
     assert_eq!(target(page).as_deref(), Some("/Straße"));
-    let utf16: Vec<u8> = std::iter::once(0xFEFF).chain(page.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let utf16: Vec<u8> =
+        std::iter::once(0xFEFF).chain(page.encode_utf16()).flat_map(u16::to_le_bytes).collect();
     assert_eq!(read_as(200, &utf16).redirect.as_deref(), Some("/Straße"));
-    let latin: Vec<u8> = page.replace("utf-8", "").chars().map(|c| if c == 'ß' { 0xDF } else { c as u8 }).collect();
+    let latin: Vec<u8> =
+        page.replace("utf-8", "").chars().map(|c| if c == 'ß' { 0xDF } else { c as u8 }).collect();
     let headers = [Header::new("Content-Type", "text/html; charset=iso-8859-1")];
     let response = Page { status: 200, headers: &headers, body: &latin, ..Page::default() };
-    assert_eq!(Detector::new().inspect(&response, &mut Scratch::default()).redirect.as_deref(), Some("/Straße"));
+    assert_eq!(
+        Detector::new().inspect(&response, &mut Scratch::default()).redirect.as_deref(),
+        Some("/Straße")
+    );
 }
 
 #[test]
 fn lookalikes_of_redirects_are_none() {
-    let article = "<p>A page with enough to read, about gardens and the weather in them.</p>".repeat(5);
+    let article =
+        "<p>A page with enough to read, about gardens and the weather in them.</p>".repeat(5);
     let refresh = "<meta http-equiv=refresh content=\"0;url=/next\">";
     for (why, page) in [
-        ("there is much to read", format!("<html><head>{refresh}</head><body>{article}</body></html>")),
-        ("it waits too long", "<meta http-equiv=refresh content=\"30;url=/next\"><p>Live".to_owned()),
+        (
+            "there is much to read",
+            format!("<html><head>{refresh}</head><body>{article}</body></html>"),
+        ),
+        (
+            "it waits too long",
+            "<meta http-equiv=refresh content=\"30;url=/next\"><p>Live".to_owned(),
+        ),
         ("it only comes again", "<meta http-equiv=refresh content=5><p>Live".to_owned()),
         (
             "only for those without scripts",
-            format!("<div id=root></div><noscript>{refresh}</noscript><script src=/app.js></script>"),
+            format!(
+                "<div id=root></div><noscript>{refresh}</noscript><script src=/app.js></script>"
+            ),
         ),
         ("a comment", format!("<body><!-- {refresh} --><p>x")),
-        ("the script computes", "<body><script>location.replace('/next' + location.hash)</script>".to_owned()),
-        ("the script decides", "<body><script>if (top != self) location = '/next'</script>".to_owned()),
+        (
+            "the script computes",
+            "<body><script>location.replace('/next' + location.hash)</script>".to_owned(),
+        ),
+        (
+            "the script decides",
+            "<body><script>if (top != self) location = '/next'</script>".to_owned(),
+        ),
         ("data", "<body><script type=application/json>location = '/next'</script>".to_owned()),
-        ("another scheme", "<body><meta http-equiv=refresh content=\"0;url=app://open\">".to_owned()),
+        (
+            "another scheme",
+            "<body><meta http-equiv=refresh content=\"0;url=app://open\">".to_owned(),
+        ),
         ("a place in the page", "<body><script>location.href = '#top'</script>".to_owned()),
     ] {
         assert_eq!(target(&page), None, "{why}: {page}");
@@ -102,9 +128,11 @@ fn lookalikes_of_redirects_are_none() {
 }
 
 fn with_headers(headers: &[(&str, &str)], body: &str) -> Verdict {
-    let headers: Vec<Header> = headers.iter().map(|(name, value)| Header::new(*name, *value)).collect();
+    let headers: Vec<Header> =
+        headers.iter().map(|(name, value)| Header::new(*name, *value)).collect();
     let url = Some("https://a.example/old/x");
-    let page = Page { url, status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+    let page =
+        Page { url, status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
     Detector::new().inspect(&page, &mut Scratch::default())
 }
 
@@ -159,7 +187,11 @@ fn the_header_refresh_is_read_as_its_element_is() {
         (&[("Content-Type", "text/plain"), ("Refresh", "0;url=/y")], "Moved", Some("/y")),
         (&[("Content-Type", "image/gif"), ("Refresh", "0;url=/y")], "", Some("/y")),
         // It comes before the element, and it is about the page's own address.
-        (&[html, ("Refresh", "0;url=y")], "<base href=/d/><meta http-equiv=refresh content=0;url=/z>", Some("y")),
+        (
+            &[html, ("Refresh", "0;url=y")],
+            "<base href=/d/><meta http-equiv=refresh content=0;url=/z>",
+            Some("y"),
+        ),
         (&[html, ("Refresh", "5")], "<meta http-equiv=refresh content=0;url=/z>", None),
         (&[html, ("Refresh", "soon")], "<meta http-equiv=refresh content=0;url=/z>", Some("/z")),
         (&[html, ("Refresh", "5")], short, None),
@@ -169,9 +201,14 @@ fn the_header_refresh_is_read_as_its_element_is() {
     ] {
         let verdict = with_headers(headers, body);
         assert_eq!(verdict.redirect.as_deref(), expected, "{headers:?} {body}");
-        assert_eq!(verdict.is_empty && verdict.redirect.is_some(), expected.is_some(), "{headers:?} {body}");
+        assert_eq!(
+            verdict.is_empty && verdict.redirect.is_some(),
+            expected.is_some(),
+            "{headers:?} {body}"
+        );
     }
-    let long = format!("<html><body><p>{}</p></body></html>", "There is much to read here. ".repeat(40));
+    let long =
+        format!("<html><body><p>{}</p></body></html>", "There is much to read here. ".repeat(40));
     assert_eq!(with_headers(&[html, ("Refresh", "0;url=/y")], &long).redirect, None);
     let challenge = with_headers(&[html, ("Refresh", "0;url=/.well-known/sgcaptcha/?r=x")], "");
     assert!(challenge.redirect.is_none(), "{challenge:?}");
@@ -180,7 +217,9 @@ fn the_header_refresh_is_read_as_its_element_is() {
 #[test]
 fn only_a_page_with_a_success_status_redirects() {
     let page = b"<meta http-equiv=refresh content=\"0;url=/next\"><p>moved";
-    for (status, redirects) in [(200, true), (203, true), (404, false), (500, false), (503, false), (403, false)] {
+    for (status, redirects) in
+        [(200, true), (203, true), (404, false), (500, false), (503, false), (403, false)]
+    {
         assert_eq!(read_as(status, page).redirect.is_some(), redirects, "{status}");
     }
 }
@@ -196,16 +235,21 @@ fn a_refresh_of_a_challenge_is_no_redirect() {
         let verdict = read(&format!("<html><head>{page}</head><body></body></html>"));
         assert!(verdict.is_blocked && verdict.redirect.is_none(), "{page}: {verdict:?}");
     }
-    let queue = read("<html><meta http-equiv=refresh content=\"0;url=https://shop.queue-it.net/?c=shop\"></html>");
+    let queue = read(
+        "<html><meta http-equiv=refresh content=\"0;url=https://shop.queue-it.net/?c=shop\"></html>",
+    );
     assert!(queue.is_queued && queue.redirect.is_none(), "{queue:?}");
 }
 
 #[test]
 fn a_target_is_a_challenge_by_path_segments_and_query_keys() {
     let stub = |to: &str| {
-        let refresh =
-            format!("<html><head><meta http-equiv=refresh content=\"0;url={to}\"></head><body></body></html>");
-        let script = format!("<html><head><script>location.replace(\"{to}\")</script></head><body></body></html>");
+        let refresh = format!(
+            "<html><head><meta http-equiv=refresh content=\"0;url={to}\"></head><body></body></html>"
+        );
+        let script = format!(
+            "<html><head><script>location.replace(\"{to}\")</script></head><body></body></html>"
+        );
         [refresh, script]
     };
     for to in [
@@ -278,19 +322,25 @@ fn a_refresh_to_the_same_page_with_a_script_cookie_hints_at_a_block() {
         let verdict = read(&format!("<html><head>{refresh}</head><body>{cookie}</body></html>"));
         assert!(verdict.redirect.is_none(), "{to}: {verdict:?}");
         assert!(verdict.is_blocked || verdict.block_cues, "{to}: {verdict:?}");
-        // Without the script, or with another target, the redirect is followed; whether it repeats is the caller's
-        // concern.
-        assert!(target(&format!("<html><head>{refresh}</head><body></body></html>")).is_some(), "{to}");
+        // Without the script, or with another target, the redirect is followed; whether it repeats
+        // is the caller's concern.
+        assert!(
+            target(&format!("<html><head>{refresh}</head><body></body></html>")).is_some(),
+            "{to}"
+        );
     }
-    let elsewhere =
-        format!("<html><head><meta http-equiv=refresh content=\"1;url=b.html\"></head><body>{cookie}</body></html>");
+    let elsewhere = format!(
+        "<html><head><meta http-equiv=refresh content=\"1;url=b.html\"></head><body>{cookie}</body></html>"
+    );
     assert_eq!(target(&elsewhere).as_deref(), Some("b.html"));
 }
 
 #[test]
 fn every_stub_of_the_rust_documentation_is_a_redirect_and_nothing_else_is() {
     let sysroot = std::process::Command::new("rustc").args(["--print", "sysroot"]).output();
-    let root = sysroot.map(|o| PathBuf::from(String::from_utf8_lossy(&o.stdout).trim())).unwrap_or_default();
+    let root = sysroot
+        .map(|o| PathBuf::from(String::from_utf8_lossy(&o.stdout).trim()))
+        .unwrap_or_default();
     let mut files = Vec::new();
     html_files(&root.join("share/doc/rust/html"), &mut files);
     if files.is_empty() {
@@ -304,7 +354,8 @@ fn every_stub_of_the_rust_documentation_is_a_redirect_and_nothing_else_is() {
     let (mut stubs, mut doubted) = (0, Vec::new());
     for path in files.iter().step_by(if cfg!(debug_assertions) { 25 } else { 1 }) {
         let body = std::fs::read(path).unwrap();
-        let is_stub = body.len() < 8_000 && memchr::memmem::find(&body, b"http-equiv=\"refresh\"").is_some();
+        let is_stub =
+            body.len() < 8_000 && memchr::memmem::find(&body, b"http-equiv=\"refresh\"").is_some();
         let page = Page { status: 200, headers: &headers, body: &body, ..Page::default() };
         let verdict = detector.inspect(&page, &mut scratch);
         assert_eq!(verdict.redirect.is_some(), is_stub, "{}: {}", path.display(), verdict.reason());
@@ -325,7 +376,9 @@ fn pages_with_the_same_text_have_the_same_hash() {
     assert_ne!(one, 0);
     assert_eq!(
         one,
-        hash("<body class=x><script>var id=7</script><div>Nothing</div> here <b>yet.</b><!-- 9 --></body>")
+        hash(
+            "<body class=x><script>var id=7</script><div>Nothing</div> here <b>yet.</b><!-- 9 --></body>"
+        )
     );
     assert_ne!(one, hash("<body>Nothing here now."));
     assert_ne!(one, hash("<body>Nothing here"));
@@ -337,7 +390,10 @@ fn pages_with_the_same_text_have_the_same_hash() {
 #[test]
 fn a_page_without_text_or_with_much_has_no_hash() {
     assert_eq!(read("<body><noscript>Turn it on</noscript></body>").text_hash, 0);
-    assert_eq!(read(&format!("<body>{}", "<p>words and more of them</p>".repeat(200))).text_hash, 0);
+    assert_eq!(
+        read(&format!("<body>{}", "<p>words and more of them</p>".repeat(200))).text_hash,
+        0
+    );
     let headers = [Header::new("Content-Type", "text/plain")];
     let page = Page { status: 200, headers: &headers, body: b"text", ..Page::default() };
     assert_eq!(Detector::new().inspect(&page, &mut Scratch::default()).text_hash, 0);
@@ -345,7 +401,10 @@ fn a_page_without_text_or_with_much_has_no_hash() {
     let mut scratch = Scratch::default();
     let detector = Detector::new();
     let html = [Header::new("Content-Type", "text/html")];
-    detector.inspect(&Page { status: 200, headers: &html, body: b"<body>short", ..Page::default() }, &mut scratch);
+    detector.inspect(
+        &Page { status: 200, headers: &html, body: b"<body>short", ..Page::default() },
+        &mut scratch,
+    );
     assert_eq!(detector.inspect(&page, &mut scratch).text_hash, 0);
 }
 
@@ -439,13 +498,15 @@ fn a_short_page_without_words_of_a_block_has_no_cues() {
 
 #[test]
 fn a_page_with_enough_text_has_no_cues() {
-    let page = "<p>Access to the garden is denied to robots, and a captcha stands at its door.</p>".repeat(8);
+    let page = "<p>Access to the garden is denied to robots, and a captcha stands at its door.</p>"
+        .repeat(8);
     let verdict = read(&format!("<html><body><nav></nav>{page}</body></html>"));
     assert!(!verdict.block_cues && verdict.is_content(), "{verdict:?}");
 }
 
-/// The charset of a page by the encoding standard and the prescan of HTML, for pages of parts at random from a fixed seed: a
-/// byte order mark, then the header, then the first element that names one. A target shows which one was read.
+/// The charset of a page by the encoding standard and the prescan of HTML, for pages of parts at
+/// random from a fixed seed: a byte order mark, then the header, then the first element that names
+/// one. A target shows which one was read.
 #[test]
 fn a_page_is_read_in_the_charset_that_browsers_read_it_in() {
     const WORDS: [(&str, &str, &str); 9] = [
@@ -462,7 +523,8 @@ fn a_page_is_read_in_the_charset_that_browsers_read_it_in() {
     let detector = Detector::new();
     let mut state = 0x6665_7463_6877_6973_u64;
     let mut below = |sides: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % sides
     };
     for _ in 0..2000 {
@@ -493,7 +555,8 @@ fn a_page_is_read_in_the_charset_that_browsers_read_it_in() {
         let encoding = encoding_rs::Encoding::for_label(charset.as_bytes()).unwrap();
         let (bytes, _, is_lossy) = encoding.encode(&page);
         assert!(!is_lossy, "{charset} has no {word}");
-        let body = if has_mark { [b"\xef\xbb\xbf", &bytes[..]].concat() } else { bytes.into_owned() };
+        let body =
+            if has_mark { [b"\xef\xbb\xbf", &bytes[..]].concat() } else { bytes.into_owned() };
         let kind = match (has_header, below(2)) {
             (false, _) => "text/html".to_owned(),
             (true, 0) => format!("text/html; charset={}", by_header.1),

@@ -1,4 +1,5 @@
-//! Verdicts, outcomes and heuristics of whole responses: precedence of evidence, and the outcome of each status.
+//! Verdicts, outcomes and heuristics of whole responses: precedence of evidence, and the outcome of
+//! each status.
 
 use fetchwise_detect::{Detector, Explanation, Grade, Scratch, Verdict, heuristics};
 use fetchwise_types::attempt::ErrorType;
@@ -9,9 +10,9 @@ use fetchwise_types::heuristic::is_of_response;
 use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::response::{Header, Page};
 
-const ARTICLE: &str =
-    "<p>A page with enough to read, sentence after sentence, about gardens and the weather in them.</p>";
-const CHALLENGE: &str = "<title>Just a moment...</title><script>window._cf_chl_opt={cType:'managed'}</script>";
+const ARTICLE: &str = "<p>A page with enough to read, sentence after sentence, about gardens and the weather in them.</p>";
+const CHALLENGE: &str =
+    "<title>Just a moment...</title><script>window._cf_chl_opt={cType:'managed'}</script>";
 
 struct Case {
     status: u16,
@@ -51,15 +52,26 @@ impl Case {
         let verdict = Detector::new().inspect(&page, &mut Scratch::default());
         let mut out = Vec::new();
         heuristics(&page, &verdict, &mut out);
-        assert!(out.iter().all(|h| is_of_response(&h.kind)), "rankings tell them from those of the URL: {out:?}");
+        assert!(
+            out.iter().all(|h| is_of_response(&h.kind)),
+            "rankings tell them from those of the URL: {out:?}"
+        );
         let end = verdict.outcome(&page).counts_as(&FetcherSpec::by_name("direct_access"));
-        (verdict, end.map_err(known), out.iter().map(|h| format!("{}={}", h.kind, h.value)).collect())
+        (
+            verdict,
+            end.map_err(known),
+            out.iter().map(|h| format!("{}={}", h.kind, h.value)).collect(),
+        )
     }
 
     /// Returns what an attempt keeps of the verdict.
     fn kept(&self) -> Option<VerdictReason> {
-        let result = Detector::new().judge(self.status, self.headers.iter().copied(), self.body.as_bytes());
-        assert_eq!(VerdictReason::of(&result.recorded_headers()), result.verdict.as_deref().cloned());
+        let result =
+            Detector::new().judge(self.status, self.headers.iter().copied(), self.body.as_bytes());
+        assert_eq!(
+            VerdictReason::of(&result.recorded_headers()),
+            result.verdict.as_deref().cloned()
+        );
         result.verdict.map(|reason| *reason)
     }
 
@@ -145,7 +157,11 @@ fn a_crawler_error_is_an_outcome_with_its_own_status_only() {
     assert_eq!(ends(403, "CrawlerForbidden"), Err(ErrorKind::Declined));
     assert_eq!(ends(400, "CrawlerForbidden"), Err(ErrorKind::ClientError));
     assert_eq!(ends(403, "InvalidCrawlerExactPrice"), Err(ErrorKind::Blocked403));
-    assert_eq!(ends(400, "invalidsignature"), Err(ErrorKind::ClientError), "a code has one spelling");
+    assert_eq!(
+        ends(400, "invalidsignature"),
+        Err(ErrorKind::ClientError),
+        "a code has one spelling"
+    );
     for code in ["CrawlerForbidden", "InvalidSignature", ""] {
         assert_eq!(ends(402, code), Err(ErrorKind::PaymentRequired), "{code}");
     }
@@ -159,7 +175,10 @@ fn a_challenge_is_a_block_whatever_its_status() {
     for status in [200, 202, 401, 403, 405, 429, 503] {
         let (verdict, end, _) = Case::html(status, CHALLENGE).read();
         assert_eq!(end, Err(ErrorKind::BlockedCaptcha), "{status}");
-        assert_eq!((verdict.vendor.as_deref(), verdict.block_type), (Some("cloudflare"), Some(BlockKind::Challenge)));
+        assert_eq!(
+            (verdict.vendor.as_deref(), verdict.block_type),
+            (Some("cloudflare"), Some(BlockKind::Challenge))
+        );
     }
 }
 
@@ -188,13 +207,19 @@ fn words_of_a_refusal_count_in_titles_and_text() {
             format!("<title>{words}</title><h1>{words}</h1><p>{words}.</p>"),
             format!("<body><h1>{words}</h1><hr><center>nginx</center></body>"),
         ];
-        for (page, status) in pages.iter().flat_map(|page| [403, 429].map(|status| (page, status))) {
+        for (page, status) in pages.iter().flat_map(|page| [403, 429].map(|status| (page, status)))
+        {
             let (verdict, end, names) = Case::html(status, page.as_str()).read();
             assert_eq!(end, Err(ErrorKind::Blocked403), "{status} {page}: {}", verdict.reason());
             assert!(!names.contains(&"has_captcha=true".to_owned()), "{page}");
         }
         let (verdict, end, _) = Case::html(200, pages[2].as_str()).read();
-        assert_eq!((verdict.is_blocked, end), (true, Err(ErrorKind::Blocked403)), "{words}: {}", verdict.reason());
+        assert_eq!(
+            (verdict.is_blocked, end),
+            (true, Err(ErrorKind::Blocked403)),
+            "{words}: {}",
+            verdict.reason()
+        );
     }
 }
 
@@ -212,7 +237,12 @@ fn a_refusal_that_also_asks_for_something_is_a_challenge() {
         for status in [200, 403, 429] {
             let page = format!("<title>Access denied</title><h1>Access denied</h1>{task}");
             let (verdict, end, _) = Case::html(status, page.as_str()).read();
-            assert_eq!(end, Err(ErrorKind::BlockedCaptcha), "{status} {page}: {}", verdict.reason());
+            assert_eq!(
+                end,
+                Err(ErrorKind::BlockedCaptcha),
+                "{status} {page}: {}",
+                verdict.reason()
+            );
         }
     }
 }
@@ -250,13 +280,23 @@ fn a_vendor_that_only_refuses_is_named_without_a_task() {
 
 #[test]
 fn the_status_precedes_emptiness_and_a_truncated_body_precedes_both() {
-    assert_eq!(Case::html(404, "<a href=/>Home</a> <a href=/b>B</a>").ends(), Err(ErrorKind::NotFound));
-    assert_eq!(Case::html(200, "<a href=/>Home</a> <a href=/b>B</a>").ends(), Err(ErrorKind::WrongTool));
+    assert_eq!(
+        Case::html(404, "<a href=/>Home</a> <a href=/b>B</a>").ends(),
+        Err(ErrorKind::NotFound)
+    );
+    assert_eq!(
+        Case::html(200, "<a href=/>Home</a> <a href=/b>B</a>").ends(),
+        Err(ErrorKind::WrongTool)
+    );
     let verdict = Case::html(200, "<a href=/>Home</a> <a href=/b>B</a>").read().0;
     let page = Page { status: 200, ..Page::default() };
-    let counts = |outcome: Outcome, by: &str| outcome.counts_as(&FetcherSpec::by_name(by)).map_err(known);
+    let counts =
+        |outcome: Outcome, by: &str| outcome.counts_as(&FetcherSpec::by_name(by)).map_err(known);
     assert_eq!(counts(verdict.outcome(&page), "playwright"), Err(ErrorKind::EmptyContent));
-    assert_eq!(counts(verdict.outcome(&page).truncated(), "direct_access"), Err(ErrorKind::Truncated));
+    assert_eq!(
+        counts(verdict.outcome(&page).truncated(), "direct_access"),
+        Err(ErrorKind::Truncated)
+    );
 }
 
 #[test]
@@ -272,15 +312,21 @@ fn a_mitigation_header_counts_for_any_type_unless_the_challenge_was_passed() {
 
 #[test]
 fn other_bodies_than_html_are_content_by_their_status_alone() {
-    for (kind, body) in
-        [("application/json", "{}"), ("application/pdf", "%PDF-1.7"), ("text/plain", "x"), ("image/png", "")]
-    {
+    for (kind, body) in [
+        ("application/json", "{}"),
+        ("application/pdf", "%PDF-1.7"),
+        ("text/plain", "x"),
+        ("image/png", ""),
+    ] {
         let (verdict, end, names) = Case::html(200, body).header("Content-Type", kind).read();
         assert!(end.is_ok() && verdict.is_content() && !verdict.is_html, "{kind}");
         assert!(!names.contains(&"empty_body=true".to_owned()));
         assert!(names.contains(&format!("content_type={kind}")));
     }
-    assert_eq!(Case::html(200, "{}").header("Content-Type", "application/json").header("X", "y").ends(), Ok(()));
+    assert_eq!(
+        Case::html(200, "{}").header("Content-Type", "application/json").header("X", "y").ends(),
+        Ok(())
+    );
 }
 
 #[test]
@@ -290,12 +336,17 @@ fn presence_is_no_evidence() {
         .header("Set-Cookie", "__cf_bm=1");
     let (verdict, end, names) = page.read();
     assert!(end.is_ok() && !verdict.is_blocked);
-    for name in ["waf_cloudflare=true", "waf_recaptcha=true", "server_cloudflare=true", "status_200=true"] {
+    for name in
+        ["waf_cloudflare=true", "waf_recaptcha=true", "server_cloudflare=true", "status_200=true"]
+    {
         assert!(names.contains(&name.to_owned()), "{name} in {names:?}");
     }
     assert!(!names.iter().any(|n| n.starts_with("block_") || n.starts_with("has_captcha")));
     let names = Case::html(403, CHALLENGE).read().2;
-    assert!(names.contains(&"block_cloudflare=true".to_owned()) && names.contains(&"has_captcha=true".to_owned()));
+    assert!(
+        names.contains(&"block_cloudflare=true".to_owned())
+            && names.contains(&"has_captcha=true".to_owned())
+    );
 }
 
 #[test]
@@ -315,11 +366,16 @@ fn shells_are_reported_with_their_framework_and_filled_ones_are_content() {
     let (verdict, end, names) = Case::html(200, shell).read();
     assert_eq!((end, verdict.framework.as_deref()), (Err(ErrorKind::WrongTool), Some("react")));
     assert!(verdict.has_spa && !verdict.is_empty);
-    assert!(names.contains(&"has_spa=true".to_owned()) && names.contains(&"spa_framework=react".to_owned()));
+    assert!(
+        names.contains(&"has_spa=true".to_owned())
+            && names.contains(&"spa_framework=react".to_owned())
+    );
     let filled = shell.replace("<div id=root></div>", &format!("<div id=root>{}</div>", article()));
     assert!(Case::html(200, filled).ends().is_ok());
-    let forum =
-        format!("<body><div id=app></div><script src=/app.js></script><noscript>{}</noscript>", ARTICLE.repeat(8));
+    let forum = format!(
+        "<body><div id=app></div><script src=/app.js></script><noscript>{}</noscript>",
+        ARTICLE.repeat(8)
+    );
     assert!(Case::html(200, forum).ends().is_ok(), "content in noscript is content");
 }
 
@@ -346,11 +402,14 @@ fn a_proxy_s_own_refusal_is_of_the_network_and_a_refusal_through_it_is_not() {
     assert_eq!(own.ends(), Err(ErrorKind::NetworkBlock));
     let own = Case::html(403, page).header("Server", "squid/6.6");
     assert_eq!(own.ends(), Err(ErrorKind::NetworkBlock));
-    let through = Case::html(403, page).header("Via", "1.1 cache (squid/6.6)").header("X-Cache", "MISS from cache");
+    let through = Case::html(403, page)
+        .header("Via", "1.1 cache (squid/6.6)")
+        .header("X-Cache", "MISS from cache");
     assert_eq!(through.ends(), Err(ErrorKind::Blocked403));
     let content = Case::html(200, article()).header("Server", "squid/6.6");
     assert!(content.ends().is_ok());
-    let failed = Case::html(503, "<title>x</title>").header("X-Squid-Error", "ERR_CONNECT_FAIL 111");
+    let failed =
+        Case::html(503, "<title>x</title>").header("X-Squid-Error", "ERR_CONNECT_FAIL 111");
     assert_eq!(failed.ends(), Err(ErrorKind::ServerError));
 }
 
@@ -358,7 +417,9 @@ fn a_proxy_s_own_refusal_is_of_the_network_and_a_refusal_through_it_is_not() {
 fn a_body_that_is_still_compressed_says_nothing_about_the_page() {
     let gzip = b"\x1F\x8B\x08\0\0\0\0\0\0\x03\xB3\xC9\x30\xB2\xF3\x48\xCD\xC9\xC9\xB7\xD1\x07\0";
     let brotli = b"\x8B\x07\x80\x3C\x68\x31\x3E\x48\x65\x6C\x6C\x6F\x02\x11\x03";
-    for (encoding, body) in [(Some("gzip"), &gzip[..]), (None, gzip), (Some("br"), brotli), (None, brotli)] {
+    for (encoding, body) in
+        [(Some("gzip"), &gzip[..]), (None, gzip), (Some("br"), brotli), (None, brotli)]
+    {
         let mut headers = vec![Header::new("Content-Type", "text/html; charset=utf-8")];
         headers.extend(encoding.map(|encoding| Header::new("Content-Encoding", encoding)));
         let page = Page { status: 200, headers: &headers, body, ..Page::default() };
@@ -374,7 +435,8 @@ fn a_body_that_is_still_compressed_says_nothing_about_the_page() {
 
 #[test]
 fn log_ins_paywalls_and_missing_pages_are_marked() {
-    let mut login = Case::html(200, format!("{}<form><input type=password></form>", ARTICLE.repeat(3)));
+    let mut login =
+        Case::html(200, format!("{}<form><input type=password></form>", ARTICLE.repeat(3)));
     login.final_url = "https://example.com/login";
     let (verdict, end, names) = login.read();
     assert!(verdict.has_login_wall && names.contains(&"has_login_wall=true".to_owned()));
@@ -389,7 +451,10 @@ fn log_ins_paywalls_and_missing_pages_are_marked() {
     assert!(missing.read().0.soft_404 && missing.ends().is_ok());
     let paid = Case::html(
         200,
-        format!("{}<script type='application/ld+json'>{{\"isAccessibleForFree\": false}}</script>", article()),
+        format!(
+            "{}<script type='application/ld+json'>{{\"isAccessibleForFree\": false}}</script>",
+            article()
+        ),
     );
     assert!(paid.read().0.has_paywall && paid.ends().is_ok());
 }
@@ -397,12 +462,15 @@ fn log_ins_paywalls_and_missing_pages_are_marked() {
 #[test]
 fn a_challenge_is_read_in_any_charset() {
     let headers = [Header::new("Content-Type", "text/html")];
-    let utf16: Vec<u8> = [0xFEFF].into_iter().chain(CHALLENGE.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let utf16: Vec<u8> =
+        [0xFEFF].into_iter().chain(CHALLENGE.encode_utf16()).flat_map(u16::to_le_bytes).collect();
     let russian = "<meta charset=windows-1251><title>\u{414}</title><p>".to_owned();
     let mut legacy = russian.replace('\u{414}', "x").into_bytes();
     // "подтвердите, что вы не робот" in windows-1251.
     legacy.extend([0xEF, 0xEE, 0xE4, 0xF2, 0xE2, 0xE5, 0xF0, 0xE4, 0xE8, 0xF2, 0xE5, b',', b' ']);
-    legacy.extend([0xF7, 0xF2, 0xEE, b' ', 0xE2, 0xFB, b' ', 0xED, 0xE5, b' ', 0xF0, 0xEE, 0xE1, 0xEE, 0xF2]);
+    legacy.extend([
+        0xF7, 0xF2, 0xEE, b' ', 0xE2, 0xFB, b' ', 0xED, 0xE5, b' ', 0xF0, 0xEE, 0xE1, 0xEE, 0xF2,
+    ]);
     for body in [utf16, legacy] {
         let page = Page { status: 200, headers: &headers, body: &body, ..Page::default() };
         let verdict = Detector::new().inspect(&page, &mut Scratch::default());
@@ -412,15 +480,20 @@ fn a_challenge_is_read_in_any_charset() {
 
 #[test]
 fn explaining_a_page_changes_nothing_in_its_verdict() {
-    // The application explains the sentence of a rule, and the words of the page are weighed anyway.
+    // The application explains the sentence of a rule, and the words of the page are weighed
+    // anyway.
     let body = "<!doctype html><title>Sign in</title><body><div role=main><h1>One look before you go in</h1>\
         <p>This site is checking that a person is asking. It takes a few seconds.</p>\
         <noscript><p>Enable JavaScript and cookies to continue</p></noscript></div>\
         <div id=root></div><noscript>You need to enable JavaScript to run this app.</noscript></body>";
     let detector = Detector::new();
-    let page = Page { url: None, final_url: None, status: 200, headers: &[], body: body.as_bytes() };
+    let page =
+        Page { url: None, final_url: None, status: 200, headers: &[], body: body.as_bytes() };
     let explained = detector.explain(&page, &mut Scratch::default());
-    assert!(explained.matches.iter().any(|found| &*found.rule == "text-enable-scripts"), "{explained:?}");
+    assert!(
+        explained.matches.iter().any(|found| &*found.rule == "text-enable-scripts"),
+        "{explained:?}"
+    );
     let verdict = detector.inspect(&page, &mut Scratch::default());
     assert_eq!(verdict, explained.verdict);
     assert_eq!((verdict.is_blocked, verdict.rule.as_deref()), (true, Some("cues")), "{verdict:?}");
@@ -431,7 +504,12 @@ fn custom_rules_are_added_and_explain_shows_where_they_matched() {
     let rules = "[[rule]]\nid = 'acme'\nvendor = 'acme'\ngrade = 'strong'\nfind = ['acme-shield']\nnote = 'our own'\n";
     let detector = Detector::with_rules(rules).unwrap();
     let headers = [Header::new("Content-Type", "text/html")];
-    let page = Page { status: 200, headers: &headers, body: b"<i id='ACME-Shield'></i>", ..Page::default() };
+    let page = Page {
+        status: 200,
+        headers: &headers,
+        body: b"<i id='ACME-Shield'></i>",
+        ..Page::default()
+    };
     let Explanation { verdict, matches, .. } = detector.explain(&page, &mut Scratch::default());
     assert_eq!((verdict.vendor.as_deref(), verdict.rule.as_deref()), (Some("acme"), Some("acme")));
     let found = matches.iter().find(|m| &*m.rule == "acme").unwrap();
@@ -449,13 +527,17 @@ fn the_keyword_baseline_finds_keywords_anywhere() {
     assert_eq!(read(200, "an article about Cloudflare").block_type, Some(BlockKind::Challenge));
     assert!(!read(200, "an article about cloudflare").is_blocked, "case-sensitive");
     assert_eq!(read(403, "x").block_type, Some(BlockKind::Refusal));
-    assert_eq!(read(200, "<div id=\"root\"><script>x</script>").framework.as_deref(), Some("react"));
+    assert_eq!(
+        read(200, "<div id=\"root\"><script>x</script>").framework.as_deref(),
+        Some("react")
+    );
     assert!(read(200, "<script>var long = 1;</script>").is_empty);
 }
 
 #[test]
 fn only_the_bytes_within_the_limit_count() {
-    let detector = Detector::new().with_options(fetchwise_detect::DetectorOptions::default().with_max_bytes(2_048));
+    let detector = Detector::new()
+        .with_options(fetchwise_detect::DetectorOptions::default().with_max_bytes(2_048));
     let headers = [Header::new("Content-Type", "text/html")];
     let body = format!("{}{CHALLENGE}", "<i></i>".repeat(1_000));
     let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
@@ -469,8 +551,18 @@ fn a_page_of_the_network_is_an_outcome_of_its_kind() {
         has blocked access to this website.</p>";
     let detector = Detector::new();
     let result = detector.judge(200, [("Content-Type", "text/html")], body);
-    assert_eq!(result.outcome, fetchwise_types::fetch_result::Outcome::NetworkBlock, "{:?}", result.message);
-    assert!(result.heuristics.iter().any(|heuristic| format!("{heuristic:?}").contains("network_block")));
+    assert_eq!(
+        result.outcome,
+        fetchwise_types::fetch_result::Outcome::NetworkBlock,
+        "{:?}",
+        result.message
+    );
+    assert!(
+        result
+            .heuristics
+            .iter()
+            .any(|heuristic| format!("{heuristic:?}").contains("network_block"))
+    );
     assert!(result.message.is_some_and(|message| message.contains("network")));
 }
 
@@ -482,9 +574,12 @@ fn a_vendors_connector_in_an_application_is_no_block() {
         "<script>__uzdbm_1='x'; var hosts = 'validate.perfdrive.com, ssc';</script>",
         "<h1 data-translate=\"block_headline\">Orders</h1><p data-translate=\"challenge_headline\">Loading</p>",
     ] {
-        let body = format!("<html><head>{connector}{scripts}</head><body><div id=root></div></body></html>");
+        let body = format!(
+            "<html><head>{connector}{scripts}</head><body><div id=root></div></body></html>"
+        );
         let headers = [Header::new("Content-Type", "text/html")];
-        let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+        let page =
+            Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
         let verdict = Detector::new().inspect(&page, &mut Scratch::default());
         assert!(!verdict.is_blocked && verdict.has_spa, "{connector}: {verdict:?}");
     }
@@ -516,21 +611,29 @@ fn a_451_at_an_edge_names_the_vendor() {
     assert_eq!((verdict.vendor.as_deref(), ends), (Some("akamai"), Err(ErrorKind::Blocked403)));
 }
 
-/// Days later, the body is gone: what decided is kept with the attempt, and plain content keeps nothing.
+/// Days later, the body is gone: what decided is kept with the attempt, and plain content keeps
+/// nothing.
 #[test]
 fn a_failure_keeps_the_rule_and_the_visible_characters_of_its_verdict() {
     let challenge = Case::html(403, CHALLENGE).kept().unwrap();
     assert!(challenge.rule.is_some() && challenge.cues.is_empty(), "{challenge:?}");
     assert_eq!(challenge.visible_chars, Some(0));
-    let shell = Case::html(200, "<div id=root></div><script src=/static/js/main.4f2a.js></script>").kept().unwrap();
+    let shell = Case::html(200, "<div id=root></div><script src=/static/js/main.4f2a.js></script>")
+        .kept()
+        .unwrap();
     assert!(shell.rule.is_some(), "{shell:?}");
     let short = Case::html(200, "<p>").kept().unwrap();
     assert_eq!(short, VerdictReason::new::<&str>(None, &[], Some(0)));
     let refusal = Case::html(403, "{}").header("Content-Type", "application/json").kept();
     assert_eq!(refusal, None, "the status says it all");
-    for plain in [Case::html(200, ARTICLE.repeat(9)), Case::html(404, ARTICLE.repeat(9)), Case::html(500, "oops")] {
+    for plain in [
+        Case::html(200, ARTICLE.repeat(9)),
+        Case::html(404, ARTICLE.repeat(9)),
+        Case::html(500, "oops"),
+    ] {
         assert_eq!(plain.kept(), None, "{}", plain.status);
     }
-    let forged = Case::html(200, ARTICLE.repeat(9)).header(":verdict", "mine").header(":chars", "7");
+    let forged =
+        Case::html(200, ARTICLE.repeat(9)).header(":verdict", "mine").header(":chars", "7");
     assert_eq!(forged.kept(), None, "a site cannot say what the detector said");
 }

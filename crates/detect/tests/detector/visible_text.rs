@@ -1,9 +1,9 @@
-//! Visible text compared with a real HTML parser: `html5ever` builds the tree, a walk over the tree counts the visible
-//! text, and the detector's streaming count must be close to it.
+//! Visible text compared with a real HTML parser: `html5ever` builds the tree, a walk over the tree
+//! counts the visible text, and the detector's streaming count must be close to it.
 //!
-//! Tolerance: the counts are equal on pages of well-formed elements. On real pages they may differ by 2 % or 30
-//! characters for 99 % of the pages, and never by more than 20 %. The detector keeps no tree, so markup that is closed
-//! in the wrong order hides or shows a little more or less.
+//! Tolerance: the counts are equal on pages of well-formed elements. On real pages they may differ
+//! by 2 % or 30 characters for 99 % of the pages, and never by more than 20 %. The detector keeps
+//! no tree, so markup that is closed in the wrong order hides or shows a little more or less.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -18,12 +18,12 @@ use proptest::prelude::*;
 use crate::html_files::html_files;
 
 const UNSEEN: [&str; 12] = [
-    "script", "style", "noscript", "template", "svg", "math", "title", "textarea", "iframe", "noembed", "noframes",
-    "head",
+    "script", "style", "noscript", "template", "svg", "math", "title", "textarea", "iframe",
+    "noembed", "noframes", "head",
 ];
 const INLINE: [&str; 26] = [
-    "a", "b", "i", "u", "s", "em", "strong", "span", "font", "small", "code", "tt", "big", "sub", "sup", "abbr",
-    "mark", "bdi", "bdo", "wbr", "kbd", "var", "time", "label", "script", "style",
+    "a", "b", "i", "u", "s", "em", "strong", "span", "font", "small", "code", "tt", "big", "sub",
+    "sup", "abbr", "mark", "bdi", "bdo", "wbr", "kbd", "var", "time", "label", "script", "style",
 ];
 
 /// Text as it is counted: white space collapsed, with a gap between blocks.
@@ -50,14 +50,16 @@ impl CollapsedText {
 fn hides(name: &str, value: &str) -> bool {
     let declares = |property: &str, wanted: &str| {
         value.split(';').filter_map(|d| d.split_once(':')).any(|(p, v)| {
-            p.trim().eq_ignore_ascii_case(property) && v.trim_start().to_ascii_lowercase().starts_with(wanted)
+            p.trim().eq_ignore_ascii_case(property)
+                && v.trim_start().to_ascii_lowercase().starts_with(wanted)
         })
     };
-    name == "hidden" || (name == "style" && (declares("display", "none") || declares("visibility", "hidden")))
+    name == "hidden"
+        || (name == "style" && (declares("display", "none") || declares("visibility", "hidden")))
 }
 
-/// Counts the visible text below `node`, with an explicit stack: pages may be nested deeper than a thread's stack
-/// allows.
+/// Counts the visible text below `node`, with an explicit stack: pages may be nested deeper than a
+/// thread's stack allows.
 fn walk(root: &Handle, text: &mut CollapsedText) {
     enum Step {
         Enter(Handle),
@@ -76,7 +78,8 @@ fn walk(root: &Handle, text: &mut CollapsedText) {
             NodeData::Element { name, attrs, template_contents, .. } => {
                 let name = &*name.local;
                 let attrs = attrs.borrow();
-                let shadow = name == "template" && attrs.iter().any(|a| &*a.name.local == "shadowrootmode");
+                let shadow =
+                    name == "template" && attrs.iter().any(|a| &*a.name.local == "shadowrootmode");
                 if let Some(contents) = &*template_contents.borrow()
                     && shadow
                 {
@@ -110,7 +113,8 @@ fn by_tree(html: &str) -> usize {
 /// Counts visible characters with the detector.
 fn by_stream(html: &str) -> usize {
     static COUNTING: LazyLock<Detector> = LazyLock::new(|| {
-        Detector::new().with_options(DetectorOptions::default().with_max_bytes(64 << 20).counting_all())
+        Detector::new()
+            .with_options(DetectorOptions::default().with_max_bytes(64 << 20).counting_all())
     });
     let headers = [Header::new("Content-Type", "text/html; charset=utf-8")];
     let page = Page { status: 200, headers: &headers, body: html.as_bytes(), ..Page::default() };
@@ -134,7 +138,11 @@ fn compare(files: &[PathBuf]) {
     }
     println!("{pages} pages with {chars} visible characters; {} outside the tolerance", off.len());
     for (share, path, tree, stream) in &off {
-        println!("{}: {tree} by the tree, {stream} by the stream ({:.1} %)", path.display(), share * 100.0);
+        println!(
+            "{}: {tree} by the tree, {stream} by the stream ({:.1} %)",
+            path.display(),
+            share * 100.0
+        );
     }
     assert!(off.len() * 100 <= pages, "{} of {pages} pages are more than 2 % apart", off.len());
     assert!(off.iter().all(|(share, ..)| *share <= 0.2), "a page is more than 20 % apart");
@@ -143,7 +151,9 @@ fn compare(files: &[PathBuf]) {
 #[test]
 fn text_of_the_rust_documentation_is_counted_like_a_parser_does() {
     let sysroot = std::process::Command::new("rustc").args(["--print", "sysroot"]).output();
-    let root = sysroot.map(|o| PathBuf::from(String::from_utf8_lossy(&o.stdout).trim())).unwrap_or_default();
+    let root = sysroot
+        .map(|o| PathBuf::from(String::from_utf8_lossy(&o.stdout).trim()))
+        .unwrap_or_default();
     let mut files = Vec::new();
     html_files(&root.join("share/doc/rust/html"), &mut files);
     if files.is_empty() {
@@ -202,11 +212,25 @@ fn node() -> impl Strategy<Value = String> {
     ];
     leaf.prop_recursive(5, 40, 6, |inner| {
         // Only elements that may contain any other element, so that the parser moves none.
-        let element = prop::sample::select(vec!["div", "section", "article", "span", "ins", "main", "blockquote"]);
-        let attrs =
-            prop::sample::select(vec!["", " class=\"a > b\"", " data-x='\"'", " id=x title=\"hidden\"", " lang=en"]);
-        (element, attrs, prop::collection::vec(inner, 0..6))
-            .prop_map(|(name, attrs, children)| format!("<{name}{attrs}>{}</{name}>", children.concat()))
+        let element = prop::sample::select(vec![
+            "div",
+            "section",
+            "article",
+            "span",
+            "ins",
+            "main",
+            "blockquote",
+        ]);
+        let attrs = prop::sample::select(vec![
+            "",
+            " class=\"a > b\"",
+            " data-x='\"'",
+            " id=x title=\"hidden\"",
+            " lang=en",
+        ]);
+        (element, attrs, prop::collection::vec(inner, 0..6)).prop_map(|(name, attrs, children)| {
+            format!("<{name}{attrs}>{}</{name}>", children.concat())
+        })
     })
 }
 
@@ -238,7 +262,8 @@ fn the_tree_counts_visible_text() {
 fn a_script_in_a_comment_of_a_script_does_not_end_it() {
     let read = |body: &str| {
         let headers = [Header::new("Content-Type", "text/html")];
-        let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+        let page =
+            Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
         Detector::new().inspect(&page, &mut Scratch::default()).text_chars
     };
     for (script, chars) in [
@@ -248,7 +273,11 @@ fn a_script_in_a_comment_of_a_script_does_not_end_it() {
         ("if (a <!--b) {}", 4),
         ("<!--> '<script>'", 4),
     ] {
-        assert_eq!(read(&format!("<body><script>{script}</script><p>Text</p></body>")), chars, "{script}");
+        assert_eq!(
+            read(&format!("<body><script>{script}</script><p>Text</p></body>")),
+            chars,
+            "{script}"
+        );
     }
 }
 
@@ -257,8 +286,9 @@ fn long_styles_do_not_hide_the_text_behind_them() {
     let headers = [Header::new("Content-Type", "text/html")];
     let style = ".a{color:red}".repeat(100_000);
     let text = "The museum is open from nine to five, and the garden until dusk. ".repeat(10);
-    let body =
-        format!("<html><head><title>Museum</title><style>{style}</style></head><body><p>{text}</p></body></html>");
+    let body = format!(
+        "<html><head><title>Museum</title><style>{style}</style></head><body><p>{text}</p></body></html>"
+    );
     let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
     let verdict = Detector::new().inspect(&page, &mut Scratch::default());
     assert!(verdict.is_content() && verdict.text_chars > 600, "{verdict:?}");

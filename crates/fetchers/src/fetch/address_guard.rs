@@ -2,10 +2,11 @@
 //!
 //! Owns: the table of special-purpose ranges and the exceptions that a user opened.
 //!
-//! Invariants: an address that is not known to be public unicast is refused. An IPv6 address that embeds IPv4 addresses
-//! is treated like the worst of them.
+//! Invariants: an address that is not known to be public unicast is refused. An IPv6 address that
+//! embeds IPv4 addresses is treated like the worst of them.
 //!
-//! Must not know: names, URLs and sockets. The dialler resolves first, checks, and dials exactly the checked addresses.
+//! Must not know: names, URLs and sockets. The dialler resolves first, checks, and dials exactly
+//! the checked addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,12 +16,12 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Decides which addresses may be dialled.
 ///
-/// By default only public unicast addresses are allowed. [`AddressGuard::allow_private`] opens loopback and private
-/// ranges. [`AddressGuard::allow_network`] opens one network.
+/// By default only public unicast addresses are allowed. [`AddressGuard::allow_private`] opens
+/// loopback and private ranges. [`AddressGuard::allow_network`] opens one network.
 ///
-/// Link-local addresses and cloud metadata services hand out credentials to any client. They stay closed under
-/// `allow_private`. A network opens them only if it lies within such a range itself, so `0.0.0.0/0` or `10.0.0.0/8`
-/// never opens them by accident.
+/// Link-local addresses and cloud metadata services hand out credentials to any client. They stay
+/// closed under `allow_private`. A network opens them only if it lies within such a range itself,
+/// so `0.0.0.0/0` or `10.0.0.0/8` never opens them by accident.
 ///
 /// Cost of a check: a scan of about forty ranges in memory.
 ///
@@ -45,7 +46,8 @@ pub struct AddressGuard {
 }
 
 impl AddressGuard {
-    /// Returns a guard that opens `networks`, and loopback and private ranges if `allow_private` is set.
+    /// Returns a guard that opens `networks`, and loopback and private ranges if `allow_private` is
+    /// set.
     pub fn new(networks: impl IntoIterator<Item = IpNet>, allow_private: bool) -> Self {
         Self { allow_networks: networks.into_iter().collect(), allow_private }
     }
@@ -55,7 +57,8 @@ impl AddressGuard {
         self.allow_networks.push(network);
     }
 
-    /// Opens or closes loopback and private ranges: RFC 1918, shared address space (100.64.0.0/10), unique local IPv6.
+    /// Opens or closes loopback and private ranges: RFC 1918, shared address space (100.64.0.0/10),
+    /// unique local IPv6.
     pub fn allow_private(&mut self, allow: bool) {
         self.allow_private = allow;
     }
@@ -70,8 +73,11 @@ impl AddressGuard {
                 None => self.open(v6.into(), class_of_v6(v6)).map_err(refuse),
                 Some(inner) => inner.into_iter().flatten().try_for_each(|v4| {
                     let class = class_of_v4(v4);
-                    // Opening the IPv6 network of a translator or tunnel also opens the addresses behind it.
-                    self.open(v4.into(), class).or_else(|class| self.open(v6.into(), class)).map_err(refuse)
+                    // Opening the IPv6 network of a translator or tunnel also opens the addresses
+                    // behind it.
+                    self.open(v4.into(), class)
+                        .or_else(|class| self.open(v6.into(), class))
+                        .map_err(refuse)
                 }),
             },
         }
@@ -90,7 +96,9 @@ impl AddressGuard {
         self.allow_networks.iter().any(|network| {
             network.contains(&address)
                 && match class {
-                    AddressClass::LinkLocal | AddressClass::Metadata => lies_in_guarded_range(network),
+                    AddressClass::LinkLocal | AddressClass::Metadata => {
+                        lies_in_guarded_range(network)
+                    }
                     _ => true,
                 }
         })
@@ -110,7 +118,9 @@ pub fn parse_network(text: &str) -> Result<IpNet, InvalidNetwork> {
 
 /// Text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' is not a network: expected CIDR notation such as 10.0.0.0/8 or fd00::/8, or one address")]
+#[error(
+    "'{text}' is not a network: expected CIDR notation such as 10.0.0.0/8 or fd00::/8, or one address"
+)]
 pub struct InvalidNetwork {
     text: String,
 }
@@ -176,7 +186,7 @@ const V4_TABLE: &[(Ipv4Net, AddressClass)] = &[
     (v4(100, 100, 100, 200, 32), AddressClass::Metadata), // Alibaba Cloud
     (v4(168, 63, 129, 16, 32), AddressClass::Metadata),   // Azure's wire server
     (v4(192, 0, 0, 192, 32), AddressClass::Metadata),     // Oracle Cloud, older images
-    (v4(169, 254, 0, 0, 16), AddressClass::LinkLocal),    // 169.254.169.254 serves nearly all clouds' metadata
+    (v4(169, 254, 0, 0, 16), AddressClass::LinkLocal), // 169.254.169.254 serves nearly all clouds' metadata
     (v4(0, 0, 0, 0, 8), AddressClass::Unspecified),
     (v4(10, 0, 0, 0, 8), AddressClass::Private),
     (v4(100, 64, 0, 0, 10), AddressClass::Private), // shared address space (carrier-grade NAT)
@@ -186,15 +196,16 @@ const V4_TABLE: &[(Ipv4Net, AddressClass)] = &[
     (v4(192, 0, 2, 0, 24), AddressClass::Reserved), // documentation
     (v4(192, 88, 99, 0, 24), AddressClass::Reserved), // 6to4 relays, withdrawn
     (v4(192, 168, 0, 0, 16), AddressClass::Private),
-    (v4(198, 18, 0, 0, 15), AddressClass::Reserved),   // benchmarks
+    (v4(198, 18, 0, 0, 15), AddressClass::Reserved), // benchmarks
     (v4(198, 51, 100, 0, 24), AddressClass::Reserved), // documentation
-    (v4(203, 0, 113, 0, 24), AddressClass::Reserved),  // documentation
+    (v4(203, 0, 113, 0, 24), AddressClass::Reserved), // documentation
     (v4(224, 0, 0, 0, 4), AddressClass::Multicast),
     (v4(255, 255, 255, 255, 32), AddressClass::Multicast), // broadcast
     (v4(240, 0, 0, 0, 4), AddressClass::Reserved),
 ];
 
-/// The same for IPv6. An address without a match is reserved: only 2000::/3 is assigned to the internet.
+/// The same for IPv6. An address without a match is reserved: only 2000::/3 is assigned to the
+/// internet.
 const V6_TABLE: &[(Ipv6Net, AddressClass)] = &[
     (v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254], 128), AddressClass::Metadata), // AWS
     (v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128), AddressClass::Metadata),   // Google Cloud
@@ -229,7 +240,8 @@ fn lies_in_guarded_range(network: &IpNet) -> bool {
     }
 }
 
-/// Returns the IPv4 addresses that an IPv6 address embeds and that a translator or tunnel would dial.
+/// Returns the IPv4 addresses that an IPv6 address embeds and that a translator or tunnel would
+/// dial.
 fn embedded(address: Ipv6Addr) -> Option<[Option<Ipv4Addr>; 2]> {
     let s = address.segments();
     let at = |i: usize| {
@@ -247,8 +259,11 @@ fn embedded(address: Ipv6Addr) -> Option<[Option<Ipv4Addr>; 2]> {
         [0x2002, ..] => Some([Some(at(1)), None]),
         // Teredo: the server, and the client's address with every bit inverted.
         [0x2001, 0, ..] => Some([Some(at(2)), Some(Ipv4Addr::from_bits(!at(6).to_bits()))]),
-        // ISATAP's interface identifier, with any global prefix; local prefixes stand for themselves.
-        [0x2000..=0x3fff, _, _, _, 0 | 0x200, 0x5efe, _, _] if class_of_v6(address) == AddressClass::Public => {
+        // ISATAP's interface identifier, with any global prefix; local prefixes stand for
+        // themselves.
+        [0x2000..=0x3fff, _, _, _, 0 | 0x200, 0x5efe, _, _]
+            if class_of_v6(address) == AddressClass::Public =>
+        {
             Some([Some(at(6)), None])
         }
         _ => None,
@@ -287,13 +302,23 @@ mod tests {
 
     /// Any address, more often one near the special ranges.
     fn addresses() -> impl Strategy<Value = IpAddr> {
-        let edges = V4_TABLE.iter().flat_map(|(n, _)| [u32::from(n.network()), u32::from(n.broadcast())]);
-        let edges: Vec<u32> = edges.flat_map(|a| [a.wrapping_sub(1), a, a.wrapping_add(1)]).collect();
-        let v4 = prop_oneof![any::<u32>(), proptest::sample::select(edges)].prop_map(Ipv4Addr::from);
-        let prefix = proptest::sample::select(vec![0, 0xffff << 32, 0x64_ff9b << 96, 0xfe80 << 112, 0xfd00 << 112]);
+        let edges =
+            V4_TABLE.iter().flat_map(|(n, _)| [u32::from(n.network()), u32::from(n.broadcast())]);
+        let edges: Vec<u32> =
+            edges.flat_map(|a| [a.wrapping_sub(1), a, a.wrapping_add(1)]).collect();
+        let v4 =
+            prop_oneof![any::<u32>(), proptest::sample::select(edges)].prop_map(Ipv4Addr::from);
+        let prefix = proptest::sample::select(vec![
+            0,
+            0xffff << 32,
+            0x64_ff9b << 96,
+            0xfe80 << 112,
+            0xfd00 << 112,
+        ]);
         prop_oneof![
             v4.clone().prop_map(IpAddr::V4),
-            (prefix, v4).prop_map(|(p, v4)| IpAddr::V6(Ipv6Addr::from(p | u128::from(v4.to_bits())))),
+            (prefix, v4)
+                .prop_map(|(p, v4)| IpAddr::V6(Ipv6Addr::from(p | u128::from(v4.to_bits())))),
             any::<u128>().prop_map(|bits| IpAddr::V6(bits.into())),
         ]
     }
@@ -440,16 +465,27 @@ mod tests {
             let guard = AddressGuard::default();
             assert_eq!(class(&guard, text), Some(expected), "{text}");
             let address = text.parse().unwrap();
-            assert_eq!(guard.check(address).unwrap_err().address, address, "the refusal names what was asked for");
+            assert_eq!(
+                guard.check(address).unwrap_err().address,
+                address,
+                "the refusal names what was asked for"
+            );
         }
     }
 
     #[test]
     fn allow_private_opens_loopback_and_private_ranges_and_nothing_else() {
         let guard = guard(&[], true);
-        for text in
-            ["127.0.0.1", "::1", "10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "fd00::1", "::ffff:10.0.0.1"]
-        {
+        for text in [
+            "127.0.0.1",
+            "::1",
+            "10.0.0.1",
+            "172.16.0.1",
+            "192.168.0.1",
+            "100.64.0.1",
+            "fd00::1",
+            "::ffff:10.0.0.1",
+        ] {
             assert_eq!(class(&guard, text), None, "{text}");
         }
         for text in [
@@ -476,18 +512,35 @@ mod tests {
     #[test]
     fn a_network_opens_itself_exactly() {
         let guard = guard(&["127.0.0.1", "10.1.0.0/16", "fd00:1::/32", "64:ff9b::/96"], false);
-        for text in ["127.0.0.1", "10.1.0.0", "10.1.255.255", "::ffff:10.1.2.3", "fd00:1::9", "64:ff9b::10.9.9.9"] {
+        for text in [
+            "127.0.0.1",
+            "10.1.0.0",
+            "10.1.255.255",
+            "::ffff:10.1.2.3",
+            "fd00:1::9",
+            "64:ff9b::10.9.9.9",
+        ] {
             assert_eq!(class(&guard, text), None, "{text}");
         }
-        for text in ["127.0.0.2", "10.0.255.255", "10.2.0.0", "fd00:2::9", "::1", "169.254.169.254"] {
+        for text in ["127.0.0.2", "10.0.255.255", "10.2.0.0", "fd00:2::9", "::1", "169.254.169.254"]
+        {
             assert!(class(&guard, text).is_some(), "{text}");
         }
     }
 
     #[test]
     fn link_local_opens_only_by_its_own_network() {
-        for wide in [guard(&["0.0.0.0/0", "::/0"], true), guard(&["169.0.0.0/8", "100.0.0.0/8", "fd00::/8"], false)] {
-            for text in ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "fd00:ec2::254", "100.100.100.200"] {
+        for wide in [
+            guard(&["0.0.0.0/0", "::/0"], true),
+            guard(&["169.0.0.0/8", "100.0.0.0/8", "fd00::/8"], false),
+        ] {
+            for text in [
+                "169.254.169.254",
+                "::ffff:169.254.169.254",
+                "fe80::1",
+                "fd00:ec2::254",
+                "100.100.100.200",
+            ] {
                 assert!(class(&wide, text).is_some(), "{text}");
             }
         }

@@ -1,8 +1,9 @@
 //! A response body, bounded in length, and kept in memory only up to a limit.
 //!
-//! Invariants: [`BodyCollector`] never holds more than `max_in_memory` bytes plus one chunk of 256 KiB. The rest is in
-//! an unnamed temporary file, which disappears with the [`Body`], and with the process however it ends. A folder that is
-//! missing or full does not lose a body as long as another one has room.
+//! Invariants: [`BodyCollector`] never holds more than `max_in_memory` bytes plus one chunk of 256
+//! KiB. The rest is in an unnamed temporary file, which disappears with the [`Body`], and with the
+//! process however it ends. A folder that is missing or full does not lose a body as long as
+//! another one has room.
 //!
 //! Must not know: where the bytes come from, and how they were encoded.
 
@@ -23,8 +24,9 @@ const SPILL_CHUNK: usize = 256 << 10;
 /// The folder for long bodies of this process, before the system's temporary folder.
 static SPOOL_DIR: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the folder for long bodies of all fetchers of this process that have no folder of their own. Only the first call
-/// has an effect. The system's temporary folder is used if this one is missing or full.
+/// Sets the folder for long bodies of all fetchers of this process that have no folder of their
+/// own. Only the first call has an effect. The system's temporary folder is used if this one is
+/// missing or full.
 pub fn set_spool_dir(dir: impl Into<PathBuf>) {
     let _ = SPOOL_DIR.set(dir.into());
 }
@@ -49,7 +51,8 @@ impl Body {
         Self { head: head.into(), len, spill: Some(file) }
     }
 
-    /// Returns the beginning of the body: all of it unless [`Body::spill`] returns a file. This part is classified.
+    /// Returns the beginning of the body: all of it unless [`Body::spill`] returns a file. This
+    /// part is classified.
     pub fn head(&self) -> &Bytes {
         &self.head
     }
@@ -64,14 +67,15 @@ impl Body {
         self.len == 0
     }
 
-    /// Returns the file with the whole body, if the body is longer than the part in memory. The file has no name, and a
-    /// single position that all readers share: read it with [`Body::reader`].
+    /// Returns the file with the whole body, if the body is longer than the part in memory. The
+    /// file has no name, and a single position that all readers share: read it with
+    /// [`Body::reader`].
     pub fn spill(&self) -> Option<&File> {
         self.spill.as_ref()
     }
 
-    /// Returns a reader of the whole body from its first byte. Reading blocks if the body is in a file. Readers are
-    /// independent.
+    /// Returns a reader of the whole body from its first byte. Reading blocks if the body is in a
+    /// file. Readers are independent.
     pub fn reader(&self) -> BodyReader<'_> {
         BodyReader(match &self.spill {
             Some(file) => Source::File { file, at: 0 },
@@ -163,8 +167,8 @@ enum Spill {
 }
 
 impl BodyCollector {
-    /// Returns a collector with `max_body` and `max_in_memory` of `limits`. Its folder is that of [`set_spool_dir`], or
-    /// the system's temporary folder.
+    /// Returns a collector with `max_body` and `max_in_memory` of `limits`. Its folder is that of
+    /// [`set_spool_dir`], or the system's temporary folder.
     pub fn new(limits: &Limits) -> Self {
         Self {
             head: BytesMut::new(),
@@ -176,7 +180,8 @@ impl BodyCollector {
         }
     }
 
-    /// Sets the folder for long bodies. The system's temporary folder is used if this one is missing or full.
+    /// Sets the folder for long bodies. The system's temporary folder is used if this one is
+    /// missing or full.
     #[must_use]
     pub fn in_dir(mut self, dir: Option<PathBuf>) -> Self {
         self.temp_dir = dir;
@@ -185,7 +190,8 @@ impl BodyCollector {
 
     /// Reserves memory for an announced length, at most 256 KiB.
     pub fn reserve(&mut self, len: u64) {
-        let len = usize::try_from(len).unwrap_or(usize::MAX).min(self.max_in_memory).min(SPILL_CHUNK);
+        let len =
+            usize::try_from(len).unwrap_or(usize::MAX).min(self.max_in_memory).min(SPILL_CHUNK);
         self.head.reserve(len);
     }
 
@@ -202,8 +208,8 @@ impl BodyCollector {
     /// Collects the next bytes. After an error or a dropped future, the collector is unusable.
     ///
     /// # Errors
-    /// [`BodyError::TooLarge`] if the body exceeds `max_body`, [`BodyError::Io`] if the temporary file cannot be
-    /// written.
+    /// [`BodyError::TooLarge`] if the body exceeds `max_body`, [`BodyError::Io`] if the temporary
+    /// file cannot be written.
     pub async fn push(&mut self, chunk: &[u8]) -> Result<(), BodyError> {
         let len = self.len.saturating_add(chunk.len() as u64);
         if len > self.max_body {
@@ -251,8 +257,10 @@ impl BodyCollector {
 
     async fn flush(&mut self) -> Result<(), BodyError> {
         let Spill::Yes { .. } = self.spill else { return Ok(()) };
-        // The blocking thread owns the file while it writes, so a dropped future leaves no half-open state.
-        let Spill::Yes { mut file, mut pending } = std::mem::replace(&mut self.spill, Spill::Lost) else {
+        // The blocking thread owns the file while it writes, so a dropped future leaves no
+        // half-open state.
+        let Spill::Yes { mut file, mut pending } = std::mem::replace(&mut self.spill, Spill::Lost)
+        else {
             return Err(lost());
         };
         let (file, pending) = blocking(move || {
@@ -288,7 +296,8 @@ impl SpillFile {
     fn start(head: &[u8], mut folders: Vec<PathBuf>) -> io::Result<Self> {
         let mut first_error = None;
         while !folders.is_empty() {
-            let created = create(&folders.remove(0)).and_then(|mut file| file.write_all(head).map(|()| file));
+            let created =
+                create(&folders.remove(0)).and_then(|mut file| file.write_all(head).map(|()| file));
             match created {
                 Ok(file) => return Ok(Self { file, len: head.len() as u64, others: folders }),
                 Err(error) => first_error = first_error.or(Some(error)),
@@ -331,7 +340,9 @@ fn lost_file() -> io::Error {
     io::Error::other("an earlier write of this body failed")
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, BodyError> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, BodyError> {
     spawn_blocking(work).await.map_err(io::Error::other).flatten().map_err(BodyError::Io)
 }
 
@@ -355,7 +366,9 @@ pub enum BodyError {
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLarge { limit } => write!(f, "the body is longer than its limit of {limit} bytes"),
+            Self::TooLarge { limit } => {
+                write!(f, "the body is longer than its limit of {limit} bytes")
+            }
             Self::Io(error) => write!(f, "cannot write the body to a temporary file: {error}"),
         }
     }
@@ -424,7 +437,11 @@ mod tests {
             first.read_exact(&mut a).unwrap();
             second.read_exact(&mut b).unwrap();
             assert_eq!(a, b, "readers do not share a position");
-            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "a kill leaves nothing behind");
+            assert_eq!(
+                std::fs::read_dir(dir.path()).unwrap().count(),
+                0,
+                "a kill leaves nothing behind"
+            );
         }
     }
 
@@ -450,7 +467,8 @@ mod tests {
     async fn a_missing_folder_does_not_lose_a_body() {
         // It was reported as a failure of the page.
         let limits = limits(100, 1);
-        let mut collector = BodyCollector::new(&limits).in_dir(Some("/nonexistent/fetchwise".into()));
+        let mut collector =
+            BodyCollector::new(&limits).in_dir(Some("/nonexistent/fetchwise".into()));
         collector.push(b"abc").await.unwrap();
         assert_eq!(read(&collector.finish().await.unwrap()), b"abc");
     }
@@ -463,12 +481,14 @@ mod tests {
         // Writes fail, reads do not.
         let full = File::open(&path).unwrap();
         let missing = PathBuf::from("/nonexistent/fetchwise");
-        let mut file = SpillFile { file: full, len: 3, others: vec![missing.clone(), dir.path().to_owned()] };
+        let mut file =
+            SpillFile { file: full, len: 3, others: vec![missing.clone(), dir.path().to_owned()] };
         file.write(b"def").unwrap();
         file.write(b"ghi").unwrap();
         let body = Body::spilled(Bytes::new(), file.len, file.file);
         assert_eq!(read(&body), b"abcdefghi");
-        let mut file = SpillFile { file: File::open(&path).unwrap(), len: 3, others: vec![missing] };
+        let mut file =
+            SpillFile { file: File::open(&path).unwrap(), len: 3, others: vec![missing] };
         assert!(file.write(b"def").is_err(), "no folder is left");
     }
 

@@ -1,7 +1,8 @@
-//! The cooldown of a source: an archive or a service that says "not now", or fails repeatedly, gets no requests for a
-//! while.
+//! The cooldown of a source: an archive or a service that says "not now", or fails repeatedly, gets
+//! no requests for a while.
 //!
-//! Invariants: a successful response ends the cooldown, and no cooldown is longer than [`MAX_PAUSE`].
+//! Invariants: a successful response ends the cooldown, and no cooldown is longer than
+//! [`MAX_PAUSE`].
 //!
 //! Must not know: what the source is, and what was requested.
 
@@ -34,7 +35,8 @@ impl Cooldown {
     /// Returns why the source gets no requests now, or `None` if it may get some.
     pub(super) fn pause_reason(&self) -> Option<String> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = state.until?.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        let left =
+            state.until?.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
         Some(format!("paused for another {} s: {}", left.as_secs().max(1), state.reason))
     }
 
@@ -43,17 +45,17 @@ impl Cooldown {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
     }
 
-    /// Records a failure of the source, which requested a pause of `requested`. A single fault without such a request
-    /// may be chance.
+    /// Records a failure of the source, which requested a pause of `requested`. A single fault
+    /// without such a request may be chance.
     pub(super) fn record_failure(&self, requested: Option<Duration>, reason: &str) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.faults = state.faults.saturating_add(1);
         let pause = match (requested, state.faults) {
             (Some(requested), _) => requested.min(MAX_PAUSE),
             (None, 0 | 1) => return,
-            (None, faults) => {
-                FAULT_BASE.saturating_mul(2_u32.saturating_pow((faults - 2).min(16))).min(MAX_FAULT_PAUSE)
-            }
+            (None, faults) => FAULT_BASE
+                .saturating_mul(2_u32.saturating_pow((faults - 2).min(16)))
+                .min(MAX_FAULT_PAUSE),
         };
         state.until = Some(Instant::now() + pause);
         reason.clone_into(&mut state.reason);
@@ -94,7 +96,10 @@ mod tests {
     #[test]
     fn a_requested_pause_starts_at_once_and_is_bounded() {
         let cooldown = Cooldown::default();
-        cooldown.record_failure(requested_pause(429, &[Header::new("Retry-After", "999999999")]), "429");
+        cooldown.record_failure(
+            requested_pause(429, &[Header::new("Retry-After", "999999999")]),
+            "429",
+        );
         let reason = cooldown.pause_reason().unwrap();
         assert!(reason.contains("another 3599 s") || reason.contains("another 3600 s"), "{reason}");
     }
@@ -103,8 +108,12 @@ mod tests {
     fn a_429_always_requests_a_pause_and_a_503_only_with_retry_after() {
         assert_eq!(requested_pause(429, &[]), Some(DEFAULT_PAUSE));
         assert_eq!(requested_pause(503, &[]), None);
-        assert_eq!(requested_pause(503, &[Header::new("retry-after", " 7 ")]), Some(Duration::from_secs(7)));
-        let past = requested_pause(503, &[Header::new("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")]);
+        assert_eq!(
+            requested_pause(503, &[Header::new("retry-after", " 7 ")]),
+            Some(Duration::from_secs(7))
+        );
+        let past =
+            requested_pause(503, &[Header::new("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")]);
         assert_eq!(past, Some(Duration::ZERO));
     }
 }

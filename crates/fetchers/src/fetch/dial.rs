@@ -1,7 +1,8 @@
 //! Name lookup and dialling under the address guard, for `direct_access` and the filtering proxy.
 //!
-//! Invariants: a socket address is dialled only after [`AddressGuard::check`] allowed exactly that address. A name is
-//! never looked up again between the check and the dialling, so a changing DNS answer (DNS rebinding) gains nothing.
+//! Invariants: a socket address is dialled only after [`AddressGuard::check`] allowed exactly that
+//! address. A name is never looked up again between the check and the dialling, so a changing DNS
+//! answer (DNS rebinding) gains nothing.
 //!
 //! Must not know: HTTP and TLS.
 
@@ -32,10 +33,12 @@ const MAX_CANDIDATES: usize = 8;
 /// The future that a [`Resolve`] returns.
 pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
-/// A resolver of names. The default is [`SystemResolver`]; a crawler with its own DNS cache plugs it in here.
+/// A resolver of names. The default is [`SystemResolver`]; a crawler with its own DNS cache plugs
+/// it in here.
 pub trait Resolve: Send + Sync {
-    /// Returns the addresses of `host`, best first. An empty result counts as a name that does not resolve. So does an
-    /// error, unless it is a fault of this machine ([`local_faults::is_local_fault`]).
+    /// Returns the addresses of `host`, best first. An empty result counts as a name that does not
+    /// resolve. So does an error, unless it is a fault of this machine
+    /// ([`local_faults::is_local_fault`]).
     fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a>;
 }
 
@@ -48,7 +51,8 @@ impl Resolve for SystemResolver {
         Box::pin(async move {
             match tokio::net::lookup_host((host, 0)).await {
                 Ok(found) => Ok(found.map(|address| address.ip()).collect()),
-                // Without a network, or without a descriptor for the query, every name is "unknown".
+                // Without a network, or without a descriptor for the query, every name is
+                // "unknown".
                 Err(error) => Err(local_faults::why_no_lookup().unwrap_or(error)),
             }
         })
@@ -120,7 +124,9 @@ impl DialError {
         match self {
             Self::Refused { .. } => ErrorKind::RefusedAddress,
             Self::Dns { .. } => ErrorKind::DnsError,
-            Self::Connect { .. } | Self::Behind { .. } | Self::Local { .. } => ErrorKind::NetworkError,
+            Self::Connect { .. } | Self::Behind { .. } | Self::Local { .. } => {
+                ErrorKind::NetworkError
+            }
             Self::Proxy { .. } => ErrorKind::ProxyError,
         }
     }
@@ -155,9 +161,10 @@ impl Dialer {
         Self { guard: Arc::new(guard), resolver, upstream: None }
     }
 
-    /// Routes connections through `upstream`. A user who names a proxy wants it dialled, wherever it is, so the guard
-    /// checks destinations only. A name that resolves here passes if all of its addresses pass. A name that does not
-    /// resolve here is left to the proxy, which looks up all names again.
+    /// Routes connections through `upstream`. A user who names a proxy wants it dialled, wherever
+    /// it is, so the guard checks destinations only. A name that resolves here passes if all of its
+    /// addresses pass. A name that does not resolve here is left to the proxy, which looks up all
+    /// names again.
     #[must_use]
     pub fn through(self, upstream: Upstream) -> Self {
         Self { upstream: Some(Arc::new(upstream)), ..self }
@@ -170,9 +177,9 @@ impl Dialer {
 
     /// Connects to `host`: a name, or an address (an IPv6 address with or without brackets).
     ///
-    /// The guard's refused addresses are skipped. The others are tried in the resolver's order, alternating between
-    /// address families; the next one starts as soon as one fails or does not respond within 250 ms. There is no
-    /// timeout besides the system's: the caller bounds it.
+    /// The guard's refused addresses are skipped. The others are tried in the resolver's order,
+    /// alternating between address families; the next one starts as soon as one fails or does not
+    /// respond within 250 ms. There is no timeout besides the system's: the caller bounds it.
     ///
     /// # Errors
     /// See [`DialError`].
@@ -180,8 +187,12 @@ impl Dialer {
         if let Some(upstream) = self.upstream() {
             let stream = self.dial_proxy(upstream, host).await?;
             return upstream.through(stream, host, port).await.map_err(|failure| match failure {
-                UpstreamFailure::Proxy(reason) => DialError::Proxy { host: host.to_owned(), reason },
-                UpstreamFailure::Host(reason) => DialError::Behind { host: host.to_owned(), reason },
+                UpstreamFailure::Proxy(reason) => {
+                    DialError::Proxy { host: host.to_owned(), reason }
+                }
+                UpstreamFailure::Host(reason) => {
+                    DialError::Behind { host: host.to_owned(), reason }
+                }
             });
         }
         let addresses = self.checked_addresses(host).await?;
@@ -189,7 +200,11 @@ impl Dialer {
     }
 
     /// Connects to the proxy for a request to `host`, which must be allowed.
-    pub(super) async fn dial_proxy(&self, upstream: &Upstream, host: &str) -> Result<TcpStream, DialError> {
+    pub(super) async fn dial_proxy(
+        &self,
+        upstream: &Upstream,
+        host: &str,
+    ) -> Result<TcpStream, DialError> {
         match self.check(host).await {
             Ok(()) | Err(DialError::Dns { .. }) => {}
             Err(refused) => return Err(refused),
@@ -202,15 +217,16 @@ impl Dialer {
             Err(error) if error.is_local() => return Err(error),
             Err(error) => return Err(failed(format!("the proxy {upstream}: {error}"))),
         };
-        let addresses = addresses.into_iter().map(|ip| SocketAddr::new(ip, upstream.port())).collect();
+        let addresses =
+            addresses.into_iter().map(|ip| SocketAddr::new(ip, upstream.port())).collect();
         self.race(proxy, addresses).await.map_err(|error| match error {
             local @ DialError::Local { .. } => local,
             other => failed(format!("the proxy {upstream}: {other}")),
         })
     }
 
-    /// Looks `host` up and checks that all of its addresses are allowed, without dialling any. For fetchers that dial
-    /// themselves and may use any of the addresses.
+    /// Looks `host` up and checks that all of its addresses are allowed, without dialling any. For
+    /// fetchers that dial themselves and may use any of the addresses.
     ///
     /// # Errors
     /// [`DialError::Refused`] if one of them is not allowed, [`DialError::Dns`] if there is none.
@@ -272,8 +288,12 @@ impl Dialer {
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
-                Some((_, Err(error))) if last_error.as_ref().is_some_and(DialError::is_local) => drop(error),
-                Some((address, Err(error))) if local_faults::is_local_dial_fault(&error, address) => {
+                Some((_, Err(error))) if last_error.as_ref().is_some_and(DialError::is_local) => {
+                    drop(error)
+                }
+                Some((address, Err(error)))
+                    if local_faults::is_local_dial_fault(&error, address) =>
+                {
                     // One address that could not be tried is enough: it may be the one that works.
                     last_error = Some(DialError::Local { host: host.to_owned(), error });
                 }
@@ -308,8 +328,8 @@ fn dns(host: &str, reason: String) -> DialError {
     DialError::Dns { host: host.to_owned(), reason }
 }
 
-/// Returns each address once, alternating between the family of the first one and the other, at most
-/// [`MAX_CANDIDATES`].
+/// Returns each address once, alternating between the family of the first one and the other, at
+/// most [`MAX_CANDIDATES`].
 fn interleave_families(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let mut seen = HashSet::new();
     let first_is_v4 = addresses.first().is_some_and(IpAddr::is_ipv4);

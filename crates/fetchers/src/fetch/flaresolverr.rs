@@ -1,9 +1,10 @@
-//! A fetcher that uses a service with its own browser, by the protocol of FlareSolverr: one POST per page, the page in
-//! a JSON response.
+//! A fetcher that uses a service with its own browser, by the protocol of FlareSolverr: one POST
+//! per page, the page in a JSON response.
 //!
-//! Invariants: a page's host is looked up and checked before the service gets the URL, and the final host that the
-//! service reports is checked again. The service itself is dialled wherever it is, because a user named it. A fault of
-//! the service is `proxy_error`; a page that it could not get is what its response says.
+//! Invariants: a page's host is looked up and checked before the service gets the URL, and the
+//! final host that the service reports is checked again. The service itself is dialled wherever it
+//! is, because a user named it. A fault of the service is `proxy_error`; a page that it could not
+//! get is what its response says.
 //!
 //! Must not know: how a page is judged.
 
@@ -109,24 +110,28 @@ struct Solution {
 }
 
 impl SolverFetcher {
-    /// Returns a fetcher that uses the service of `options` for the hosts that `dialer`'s guard allows.
+    /// Returns a fetcher that uses the service of `options` for the hosts that `dialer`'s guard
+    /// allows.
     ///
     /// # Errors
     /// [`SolverError`] if TLS cannot be set up.
     pub fn new(options: SolverOptions, dialer: Dialer) -> Result<Self, SolverError> {
         let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-        let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(SolverError)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let tls =
+            ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .map_err(SolverError)?
+                .with_root_certificates(roots)
+                .with_no_client_auth();
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
             .enable_http1()
             .wrap_connector(Connector::new(Dialer::new(AddressGuard::new([], true))));
-        // A kept connection may turn out to be dead when a page is requested, and that request cannot be repeated.
-        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
+        // A kept connection may turn out to be dead when a page is requested, and that request
+        // cannot be repeated.
+        let client =
+            Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
         Ok(Self { options, client, dialer, cooldown: Cooldown::default() })
     }
 
@@ -148,7 +153,8 @@ impl SolverFetcher {
                 Err(FetchError { duration: started.elapsed(), ..error })
             }
             Err(_) => {
-                let message = format!("no response from the service within {} s", deadline.as_secs_f64());
+                let message =
+                    format!("no response from the service within {} s", deadline.as_secs_f64());
                 let error = FetchError::new(ErrorKind::Timeout, message, started.elapsed());
                 Err(FetchError { limit: Some(LimitMet::Deadline(deadline)), ..error })
             }
@@ -164,18 +170,29 @@ impl SolverFetcher {
         let body = serde_json::to_vec(&message).map_err(|why| broken(&why))?;
         let mut post = http::Request::new(Full::new(Bytes::from(body)));
         *post.method_mut() = Method::POST;
-        *post.uri_mut() = self.options.address.as_str().parse().map_err(|why: http::uri::InvalidUri| broken(&why))?;
+        *post.uri_mut() = self
+            .options
+            .address
+            .as_str()
+            .parse()
+            .map_err(|why: http::uri::InvalidUri| broken(&why))?;
         post.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let response = self.client.request(post).await.map_err(|why| {
             let (_, message, local) = super::http::request_failure(&why);
-            FetchError { local, ..error(ErrorKind::ProxyError, format!("request to the service failed: {message}")) }
+            FetchError {
+                local,
+                ..error(ErrorKind::ProxyError, format!("request to the service failed: {message}"))
+            }
         })?;
         let status = response.status();
         let most =
-            usize::try_from(limits.max_body.saturating_mul(MAX_ESCAPE_RATIO).min(MAX_RESPONSE)).unwrap_or(usize::MAX);
+            usize::try_from(limits.max_body.saturating_mul(MAX_ESCAPE_RATIO).min(MAX_RESPONSE))
+                .unwrap_or(usize::MAX);
         let body = match Limited::new(response.into_body(), most).collect().await {
             Ok(body) => body.to_bytes(),
-            Err(why) if why.is::<http_body_util::LengthLimitError>() => return Err(too_large(limits)),
+            Err(why) if why.is::<http_body_util::LengthLimitError>() => {
+                return Err(too_large(limits));
+            }
             Err(why) => return Err(broken(&why)),
         };
         // A page that the service could not get is a status 500 with a message.
@@ -189,7 +206,11 @@ impl SolverFetcher {
         }
     }
 
-    async fn to_response(&self, request: Request<'_>, solution: Solution) -> Result<Response, FetchError> {
+    async fn to_response(
+        &self,
+        request: Request<'_>,
+        solution: Solution,
+    ) -> Result<Response, FetchError> {
         let final_url = match solution.url.as_deref().map(Url::parse) {
             None => request.url.clone(),
             Some(Ok(url)) => {
@@ -203,9 +224,13 @@ impl SolverFetcher {
         let mut headers: Vec<Header> = Vec::with_capacity(solution.headers.len());
         for (name, value) in &solution.headers {
             let Some(value) = value.as_str() else { continue };
-            let fits = http::HeaderName::from_bytes(name.as_bytes()).is_ok() && HeaderValue::from_str(value).is_ok();
+            let fits = http::HeaderName::from_bytes(name.as_bytes()).is_ok()
+                && HeaderValue::from_str(value).is_ok();
             // The text is decoded, and in UTF-8 whatever the server declared.
-            if fits && !name.eq_ignore_ascii_case("content-encoding") && !name.eq_ignore_ascii_case("content-length") {
+            if fits
+                && !name.eq_ignore_ascii_case("content-encoding")
+                && !name.eq_ignore_ascii_case("content-length")
+            {
                 headers.push(Header::new(name.as_str(), value));
             }
         }
@@ -229,10 +254,18 @@ impl SolverFetcher {
     async fn check(&self, url: &Url) -> Result<(), FetchError> {
         let host = match (url.scheme(), url.host_str()) {
             ("http" | "https", Some(host)) if !host.is_empty() => host,
-            _ => return Err(error(ErrorKind::InvalidUrl, "not an http or https URL with a host".to_owned())),
+            _ => {
+                return Err(error(
+                    ErrorKind::InvalidUrl,
+                    "not an http or https URL with a host".to_owned(),
+                ));
+            }
         };
         let checked = self.dialer.check(host).await;
-        checked.map_err(|why| FetchError { local: why.is_local(), ..error(why.kind(), why.to_string()) })
+        checked.map_err(|why| FetchError {
+            local: why.is_local(),
+            ..error(why.kind(), why.to_string())
+        })
     }
 }
 
@@ -271,7 +304,10 @@ fn failure(message: &str, limits: &Limits) -> FetchError {
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     if has(&["timeout", "timed out"]) {
         let deadline = limits.deadline;
-        return FetchError { limit: Some(LimitMet::Deadline(deadline)), ..error(ErrorKind::Timeout, text) };
+        return FetchError {
+            limit: Some(LimitMet::Deadline(deadline)),
+            ..error(ErrorKind::Timeout, text)
+        };
     }
     let kind = if has(&["captcha", "challenge not solved", "blocked"]) {
         ErrorKind::BlockedCaptcha
@@ -288,7 +324,8 @@ fn failure(message: &str, limits: &Limits) -> FetchError {
 }
 
 fn too_large(limits: &Limits) -> FetchError {
-    let error = error(ErrorKind::TooLarge, format!("the page is longer than {} bytes", limits.max_body));
+    let error =
+        error(ErrorKind::TooLarge, format!("the page is longer than {} bytes", limits.max_body));
     FetchError { limit: Some(LimitMet::Body(limits.max_body)), ..error }
 }
 

@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use url::Url;
 
@@ -22,7 +22,8 @@ pub struct HostHeaders {
     hosts: Arc<HashMap<Box<str>, HeaderMap>>,
 }
 
-/// The reason why a text has no usable headers. It quotes nothing of the text but names that the transport sets.
+/// The reason why a text has no usable headers. It quotes nothing of the text but names that the
+/// transport sets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadHeaders {
@@ -49,8 +50,8 @@ impl fmt::Debug for HostHeaders {
 }
 
 impl HostHeaders {
-    /// Sets the headers of requests to `host`, a name or address as URLs have it. `text` has one on each line, as
-    /// `Name: value`; empty lines are skipped.
+    /// Sets the headers of requests to `host`, a name or address as URLs have it. `text` has one on
+    /// each line, as `Name: value`; empty lines are skipped.
     ///
     /// # Errors
     /// [`BadHeaders`] if a line cannot be sent. The headers then stay as they are.
@@ -96,15 +97,25 @@ pub(super) fn replace(headers: &mut HeaderMap, given: &HeaderMap) {
 
 /// Returns whether the transport sets a header itself.
 pub(super) fn is_of_transport(name: &HeaderName) -> bool {
-    [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, TE, UPGRADE, ACCEPT_ENCODING, PROXY_AUTHORIZATION]
-        .contains(name)
+    [
+        HOST,
+        CONNECTION,
+        CONTENT_LENGTH,
+        TRANSFER_ENCODING,
+        TE,
+        UPGRADE,
+        ACCEPT_ENCODING,
+        PROXY_AUTHORIZATION,
+    ]
+    .contains(name)
 }
 
 fn parse(text: &str) -> Result<HeaderMap, BadHeaders> {
     let mut headers = HeaderMap::new();
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
         let (name, value) = text.split_once(':').ok_or(BadHeaders::Line(line))?;
-        let (name, value) = (HeaderName::try_from(name.trim()), HeaderValue::from_str(value.trim()));
+        let (name, value) =
+            (HeaderName::try_from(name.trim()), HeaderValue::from_str(value.trim()));
         let (Ok(name), Ok(mut value)) = (name, value) else { return Err(BadHeaders::Line(line)) };
         if value.is_empty() || !value.as_bytes().is_ascii() {
             return Err(BadHeaders::Line(line));

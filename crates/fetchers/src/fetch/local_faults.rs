@@ -2,8 +2,8 @@
 //!
 //! Owns: the distinction between a local fault and a fault of the site.
 //!
-//! Invariants: a fault is local only if the system itself reports it (an error number for its own resources, or no
-//! route to any network). A server can never cause a local fault.
+//! Invariants: a fault is local only if the system itself reports it (an error number for its own
+//! resources, or no route to any network). A server can never cause a local fault.
 //!
 //! Must not know: what is fetched.
 
@@ -11,17 +11,19 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// Maximum number of descriptors to request. Children inherit the limit, and some programs iterate over all descriptors
-/// up to it.
+/// Maximum number of descriptors to request. Children inherit the limit, and some programs iterate
+/// over all descriptors up to it.
 const WANTED: u64 = 65_536;
 
-/// Descriptors that a process needs besides its connections: the log, the runtime, pipes of children.
+/// Descriptors that a process needs besides its connections: the log, the runtime, pipes of
+/// children.
 const RESERVED: u64 = 64;
 
 /// Maximum number of idle connections to keep open.
 const KEPT: u64 = 256;
 
-/// Descriptors that one fetch can hold: its connection, a second one that is being tried, and a file for its body.
+/// Descriptors that one fetch can hold: its connection, a second one that is being tried, and a
+/// file for its body.
 const PER_FETCH: u64 = 3;
 
 /// Distance from the limit below which the next descriptor may be unavailable.
@@ -31,10 +33,11 @@ const SCARCE: u64 = 16;
 #[cfg(unix)]
 static BEFORE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
 
-/// Raises this process's soft limit of open files up to the hard limit (at most 65,536), and returns the new limit.
+/// Raises this process's soft limit of open files up to the hard limit (at most 65,536), and
+/// returns the new limit.
 ///
-/// A crawler calls it once, before its first fetch. Children of fetchers keep the limit that this process started with,
-/// on Linux. Returns [`u64::MAX`] on systems without such a limit.
+/// A crawler calls it once, before its first fetch. Children of fetchers keep the limit that this
+/// process started with, on Linux. Returns [`u64::MAX`] on systems without such a limit.
 pub fn raise_descriptor_limit() -> u64 {
     #[cfg(unix)]
     {
@@ -42,7 +45,9 @@ pub fn raise_descriptor_limit() -> u64 {
         let now = getrlimit(Resource::Nofile);
         let Some(soft) = now.current else { return u64::MAX };
         let wanted = now.maximum.map_or(WANTED, |hard| hard.min(WANTED));
-        if soft >= wanted || setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..now }).is_err() {
+        if soft >= wanted
+            || setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..now }).is_err()
+        {
             return soft;
         }
         let _ = BEFORE.set(soft);
@@ -52,8 +57,8 @@ pub fn raise_descriptor_limit() -> u64 {
     u64::MAX
 }
 
-/// Returns how long this machine has been asleep since it was started: the clock that measures deadlines stands still
-/// meanwhile. Zero on systems that do not say.
+/// Returns how long this machine has been asleep since it was started: the clock that measures
+/// deadlines stands still meanwhile. Zero on systems that do not say.
 pub fn time_asleep() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
@@ -67,8 +72,8 @@ pub fn time_asleep() -> Duration {
     Duration::ZERO
 }
 
-/// Gives a child the limit that this process started with. Some programs iterate over all descriptors up to the limit,
-/// and others fail with descriptors above 1023.
+/// Gives a child the limit that this process started with. Some programs iterate over all
+/// descriptors up to the limit, and others fail with descriptors above 1023.
 pub(super) fn restore_descriptor_limit(pid: u32) {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
@@ -99,7 +104,8 @@ pub fn fetches_within(descriptors: u64) -> usize {
 /// Returns how many idle connections this process may keep, given its descriptor limit.
 pub(super) fn connections_kept() -> usize {
     #[cfg(unix)]
-    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let descriptors =
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     #[cfg(not(unix))]
     let descriptors = u64::MAX;
     usize::try_from(kept_within(descriptors)).unwrap_or(usize::MAX)
@@ -127,7 +133,10 @@ pub fn is_local_fault(error: &io::Error) -> bool {
             Errno::ROFS,
             Errno::NETDOWN,
         ];
-        if error.raw_os_error().is_some_and(|number| LOCAL.iter().any(|local| local.raw_os_error() == number)) {
+        if error
+            .raw_os_error()
+            .is_some_and(|number| LOCAL.iter().any(|local| local.raw_os_error() == number))
+        {
             return true;
         }
     }
@@ -141,28 +150,30 @@ pub fn is_local_fault(error: &io::Error) -> bool {
     )
 }
 
-/// Returns whether a connection to `address` failed for a local reason: one of [`is_local_fault`], no free port, or no
-/// network at all.
+/// Returns whether a connection to `address` failed for a local reason: one of [`is_local_fault`],
+/// no free port, or no network at all.
 pub fn is_local_dial_fault(error: &io::Error, address: SocketAddr) -> bool {
     if is_local_fault(error) {
         return true;
     }
     match error.kind() {
-        // With a route, the ports are exhausted. Without one, this machine does not support the address family, which
-        // must not hold up other fetches.
+        // With a route, the ports are exhausted. Without one, this machine does not support the
+        // address family, which must not hold up other fetches.
         io::ErrorKind::AddrNotAvailable => has_route_to(address) || !has_network(),
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => !has_network(),
         _ => false,
     }
 }
 
-/// Returns whether a program failed to start for a local shortage, rather than because it is missing or not executable.
+/// Returns whether a program failed to start for a local shortage, rather than because it is
+/// missing or not executable.
 pub(super) fn is_local_spawn_fault(error: &io::Error) -> bool {
     // Too many processes are EAGAIN.
     is_local_fault(error) || error.kind() == io::ErrorKind::WouldBlock
 }
 
-/// Returns the local reason why no name can be looked up, or `None` if the cause is not on this machine.
+/// Returns the local reason why no name can be looked up, or `None` if the cause is not on this
+/// machine.
 ///
 /// Resolvers call a name unknown if they could not send the query.
 pub(super) fn why_no_lookup() -> Option<io::Error> {
@@ -173,10 +184,13 @@ pub(super) fn why_no_lookup() -> Option<io::Error> {
     if let Some(error) = scarce_descriptors() {
         return Some(error);
     }
-    (!has_network()).then(|| io::Error::new(io::ErrorKind::NetworkDown, "this machine has no route to any network"))
+    (!has_network()).then(|| {
+        io::Error::new(io::ErrorKind::NetworkDown, "this machine has no route to any network")
+    })
 }
 
-/// Returns whether there is a route to `address`, according to the system's routing table; sends nothing.
+/// Returns whether there is a route to `address`, according to the system's routing table; sends
+/// nothing.
 fn has_route_to(address: SocketAddr) -> bool {
     let unspecified: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -200,7 +214,8 @@ fn has_local_network() -> bool {
                 && !skip.iter().any(|prefix| line.starts_with(prefix))
         })
     };
-    names_an_interface("/proc/net/route", 0, &[]) || names_an_interface("/proc/net/ipv6_route", 9, &["fe80", "ff00"])
+    names_an_interface("/proc/net/route", 0, &[])
+        || names_an_interface("/proc/net/ipv6_route", 9, &["fe80", "ff00"])
 }
 
 /// Returns an error if descriptors are nearly exhausted: a name lookup needs a few for a moment.
@@ -233,13 +248,26 @@ mod tests {
 
     #[test]
     fn shortages_are_local_and_server_errors_are_not() {
-        for local in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT, Errno::FBIG]
-        {
+        for local in [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOBUFS,
+            Errno::NOMEM,
+            Errno::NOSPC,
+            Errno::DQUOT,
+            Errno::FBIG,
+        ] {
             assert!(is_local_fault(&error(local)), "{local:?}");
         }
         let loopback = SocketAddr::from(([127, 0, 0, 1], 80));
-        for remote in [Errno::CONNREFUSED, Errno::CONNRESET, Errno::TIMEDOUT, Errno::PIPE, Errno::ACCESS, Errno::NOENT]
-        {
+        for remote in [
+            Errno::CONNREFUSED,
+            Errno::CONNRESET,
+            Errno::TIMEDOUT,
+            Errno::PIPE,
+            Errno::ACCESS,
+            Errno::NOENT,
+        ] {
             assert!(!is_local_fault(&error(remote)), "{remote:?}");
             assert!(!is_local_dial_fault(&error(remote), loopback), "{remote:?}");
         }
@@ -264,7 +292,9 @@ mod tests {
 
     #[test]
     fn the_limit_is_never_lowered() {
-        let before = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let before = rustix::process::getrlimit(rustix::process::Resource::Nofile)
+            .current
+            .unwrap_or(u64::MAX);
         let raised = raise_descriptor_limit();
         assert!(raised >= before.min(WANTED), "{before} {raised}");
         assert_eq!(raise_descriptor_limit(), raised);

@@ -1,7 +1,7 @@
 //! The fetcher trait, its requests and responses, and the fetchers.
 //!
-//! [`Fetcher`] is the trait that a crawler's own fetchers implement. A fetcher owns transport: it dials, follows
-//! redirects, decodes and bounds the body, and measures the duration.
+//! [`Fetcher`] is the trait that a crawler's own fetchers implement. A fetcher owns transport: it
+//! dials, follows redirects, decodes and bounds the body, and measures the duration.
 //!
 //! Must not know: how a page is judged. That is the part of `fetchwise-detect`.
 
@@ -58,7 +58,8 @@ pub struct Limits {
     pub max_headers: usize,
     /// Number of redirects to follow.
     pub max_redirects: u32,
-    /// Decoded bytes per encoded byte, checked from 1 MiB of decoded bytes on: a gzip bomb ends as `too_large`.
+    /// Decoded bytes per encoded byte, checked from 1 MiB of decoded bytes on: a gzip bomb ends as
+    /// `too_large`.
     pub max_decompression_ratio: u64,
 }
 
@@ -82,15 +83,18 @@ pub struct Request<'a> {
     pub url: &'a Url,
     /// Limits of the request.
     pub limits: &'a Limits,
-    /// Decides about redirects that the fetcher follows by itself. Fetchers that cannot ask it ignore it.
+    /// Decides about redirects that the fetcher follows by itself. Fetchers that cannot ask it
+    /// ignore it.
     pub gate: Option<&'a dyn RedirectGate>,
-    /// Validators of an earlier response of this URL, sent with the first request only. Only [`http`] sends them.
+    /// Validators of an earlier response of this URL, sent with the first request only. Only
+    /// [`http`] sends them.
     pub validators: Option<&'a Validators>,
-    /// Bytes of the decoded body that are enough. The rest is not read, and a response that is longer is not
-    /// [`truncated`](Response::truncated). Only [`http`] stops there; with others, [`Limits::max_body`] applies.
+    /// Bytes of the decoded body that are enough. The rest is not read, and a response that is
+    /// longer is not [`truncated`](Response::truncated). Only [`http`] stops there; with others,
+    /// [`Limits::max_body`] applies.
     pub read_at_most: Option<u64>,
-    /// Tells a fetcher that renders whether a page has something to read yet. Without it, a page without visible text
-    /// has not.
+    /// Tells a fetcher that renders whether a page has something to read yet. Without it, a page
+    /// without visible text has not.
     pub judge: Option<&'a dyn PageJudge>,
 }
 
@@ -118,18 +122,19 @@ pub struct Response {
     pub duration: Duration,
     /// The server ended the body before its announced length; `body` holds the received part.
     pub truncated: bool,
-    /// Requests that led to the response, in order; the response belongs to the last one. Empty unless the fetcher was
-    /// told to keep them.
+    /// Requests that led to the response, in order; the response belongs to the last one. Empty
+    /// unless the fetcher was told to keep them.
     pub exchange: Vec<Exchange>,
     /// Server of the response if it is not the site itself, and the capture time.
     pub provenance: Option<Provenance>,
-    /// Number of requests to the host of `final_url`, for a fetcher that knows it: one that renders makes further
-    /// requests for a page. If unknown, the page and its redirects count.
+    /// Number of requests to the host of `final_url`, for a fetcher that knows it: one that renders
+    /// makes further requests for a page. If unknown, the page and its redirects count.
     pub requests: Option<u16>,
-    /// URLs of requests that the server did not answer: it closed the kept connection instead, and each was sent again.
+    /// URLs of requests that the server did not answer: it closed the kept connection instead, and
+    /// each was sent again.
     pub unanswered: Vec<Url>,
-    /// A 403 or 429 to a signed request that asks for a signature, although the host has refused the one that it asked
-    /// for within the last hour.
+    /// A 403 or 429 to a signed request that asks for a signature, although the host has refused
+    /// the one that it asked for within the last hour.
     pub is_signature_rejected: bool,
 }
 
@@ -142,7 +147,8 @@ pub struct Exchange {
     pub request: Vec<Header>,
     /// Address that responded.
     pub peer: Option<IpAddr>,
-    /// The response if it was a redirect; the response to the last request is the [`Response`] itself.
+    /// The response if it was a redirect; the response to the last request is the [`Response`]
+    /// itself.
     pub redirect: Option<Redirect>,
 }
 
@@ -174,7 +180,8 @@ impl Response {
         }
     }
 
-    /// Returns whether the body is a part only: the server ended it too early, or sent a part that nobody asked for.
+    /// Returns whether the body is a part only: the server ended it too early, or sent a part that
+    /// nobody asked for.
     pub fn is_incomplete(&self) -> bool {
         self.truncated || is_part(self.status, &self.headers)
     }
@@ -204,14 +211,17 @@ pub struct FetchError {
     pub status: Option<u16>,
     /// Headers of the response, if they arrived before the failure.
     pub headers: Vec<Header>,
-    /// The fetcher itself is unavailable: its program does not start, or it cannot sign now. Nothing is recorded.
+    /// The fetcher itself is unavailable: its program does not start, or it cannot sign now.
+    /// Nothing is recorded.
     pub unavailable: bool,
-    /// This machine lacked a resource (file descriptors, ports, disk, a network, a browser that starts). The error is
-    /// not attributed to the host or the fetcher, so nothing is recorded against either. See [`local_faults`].
+    /// This machine lacked a resource (file descriptors, ports, disk, a network, a browser that
+    /// starts). The error is not attributed to the host or the fetcher, so nothing is recorded
+    /// against either. See [`local_faults`].
     pub local: bool,
     /// Limit of the request that ended it, if one did: a higher limit may let it complete.
     pub limit: Option<LimitMet>,
-    /// The request's [`RedirectGate`] did not admit a redirect. No host has refused anything, and nothing is recorded.
+    /// The request's [`RedirectGate`] did not admit a redirect. No host has refused anything, and
+    /// nothing is recorded.
     pub stopped: bool,
     /// The URL that was requested last, if redirects led there: the failure is that of its host.
     pub final_url: Option<Box<Url>>,
@@ -219,7 +229,8 @@ pub struct FetchError {
     pub unanswered: Box<[Url]>,
     /// The host refused the connection: no fetcher that connects to it from here can do better.
     pub refused: bool,
-    /// Another kind of client may not have this failure: this one misses a certificate, or a version of TLS.
+    /// Another kind of client may not have this failure: this one misses a certificate, or a
+    /// version of TLS.
     pub of_client: bool,
 }
 
@@ -279,13 +290,14 @@ impl FetchError {
         }
     }
 
-    /// Returns an error for a missing local resource: the request could not be made, or its response could not be kept.
+    /// Returns an error for a missing local resource: the request could not be made, or its
+    /// response could not be kept.
     pub fn local(message: impl Into<String>, duration: Duration) -> Self {
         Self { local: true, ..Self::new(ErrorKind::LocalFault, message, duration) }
     }
 
-    /// Returns an error for a fetcher that signs its requests and cannot sign now. Without its signature the request would
-    /// be another fetcher's.
+    /// Returns an error for a fetcher that signs its requests and cannot sign now. Without its
+    /// signature the request would be another fetcher's.
     pub(crate) fn unsigned(message: impl Into<String>, duration: Duration) -> Self {
         Self { unavailable: true, ..Self::local(message, duration) }
     }
@@ -309,21 +321,25 @@ pub type FetchFuture<'a> = Pin<Box<dyn Future<Output = Result<Response, FetchErr
 
 /// A named way to get a page.
 ///
-/// One call is one attempt. An implementation enforces `request.limits` itself (the pipeline cancels it a little later)
-/// and refuses addresses that may not be dialled. Dropping the future cancels it.
+/// One call is one attempt. An implementation enforces `request.limits` itself (the pipeline
+/// cancels it a little later) and refuses addresses that may not be dialled. Dropping the future
+/// cancels it.
 pub trait Fetcher: Send + Sync {
     /// Returns the name under which attempts are logged, e.g. `direct_access`.
     fn name(&self) -> &str;
 
-    /// Returns whether scripts run before the body is read. This decides between `wrong_tool` and `empty_content`.
+    /// Returns whether scripts run before the body is read. This decides between `wrong_tool` and
+    /// `empty_content`.
     fn renders(&self) -> bool;
 
-    /// Returns the maximum number of concurrent fetches. The pipeline waits for a free slot before the deadline starts.
+    /// Returns the maximum number of concurrent fetches. The pipeline waits for a free slot before
+    /// the deadline starts.
     fn max_in_flight(&self) -> usize {
         usize::MAX
     }
 
-    /// Returns the deadline of one request, given the default deadline `asked`. A download takes longer than a page.
+    /// Returns the deadline of one request, given the default deadline `asked`. A download takes
+    /// longer than a page.
     fn deadline(&self, asked: Duration) -> Duration {
         asked
     }

@@ -1,10 +1,11 @@
 //! Child processes that end with this process.
 //!
-//! Invariants: no child outlives this process. Each child leads its own process group, so Ctrl-C in a terminal reaches
-//! only this process, and all of the child's descendants can be ended at once. Dropping the group kills it. If this
-//! process is killed, a watcher (a `sh` at the other end of a pipe) sees the pipe close and kills the group. A watcher
-//! that ends early is replaced. A child's files on disk are in its scratch folder, which is removed with it, or at the
-//! next start if no process was left to remove it.
+//! Invariants: no child outlives this process. Each child leads its own process group, so Ctrl-C in
+//! a terminal reaches only this process, and all of the child's descendants can be ended at once.
+//! Dropping the group kills it. If this process is killed, a watcher (a `sh` at the other end of a
+//! pipe) sees the pipe close and kills the group. A watcher that ends early is replaced. A child's
+//! files on disk are in its scratch folder, which is removed with it, or at the next start if no
+//! process was left to remove it.
 //!
 //! Must not know: the purpose of the child.
 
@@ -45,8 +46,8 @@ pub(super) struct ScratchDir {
 }
 
 impl ScratchDir {
-    /// Creates a folder whose name begins with `prefix` in the system's temporary folder, and removes the folders of
-    /// dead owners there.
+    /// Creates a folder whose name begins with `prefix` in the system's temporary folder, and
+    /// removes the folders of dead owners there.
     pub(super) fn new(prefix: &str) -> io::Result<Self> {
         let parent = std::env::temp_dir();
         remove_stale(&parent, prefix);
@@ -65,8 +66,12 @@ impl ScratchDir {
         self.dir.path()
     }
 
-    /// Removes the folder; processes that are being killed may still write to it for a moment. Blocks.
-    #[cfg_attr(not(feature = "browser"), allow(dead_code, reason = "only the browser fetcher removes a profile"))]
+    /// Removes the folder; processes that are being killed may still write to it for a moment.
+    /// Blocks.
+    #[cfg_attr(
+        not(feature = "browser"),
+        allow(dead_code, reason = "only the browser fetcher removes a profile")
+    )]
     pub(super) fn remove(self) {
         let path = self.dir.keep();
         for _ in 0..20 {
@@ -88,7 +93,10 @@ fn remove_stale(parent: &Path, prefix: &str) {
             continue;
         }
         let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
-        let age = lock.metadata().and_then(|about| about.modified()).map(|at| at.elapsed().unwrap_or_default());
+        let age = lock
+            .metadata()
+            .and_then(|about| about.modified())
+            .map(|at| at.elapsed().unwrap_or_default());
         if age.is_ok_and(|age| age > STALE_AFTER) && lock.try_lock().is_ok() {
             let _ = std::fs::remove_dir_all(entry.path());
         }
@@ -109,8 +117,8 @@ struct Watcher {
 }
 
 impl ChildGroup {
-    /// Starts `command` as the leader of a group. The watcher also removes the folder `scratch` when this process is
-    /// killed.
+    /// Starts `command` as the leader of a group. The watcher also removes the folder `scratch`
+    /// when this process is killed.
     pub(super) fn spawn(mut command: Command, scratch: Option<&Path>) -> io::Result<Self> {
         command.kill_on_drop(true);
         #[cfg(unix)]
@@ -136,8 +144,8 @@ impl ChildGroup {
         tokio::time::timeout(max, self.child.wait()).await.ok()?.ok()
     }
 
-    /// Waits for the end of a child that was told to end. Kills it after `max`, together with its remaining
-    /// descendants.
+    /// Waits for the end of a child that was told to end. Kills it after `max`, together with its
+    /// remaining descendants.
     pub(super) async fn finish(mut self, max: Duration) {
         if self.wait(max).await.is_none() {
             kill_group(self.pid);
@@ -154,7 +162,8 @@ impl ChildGroup {
 
 impl Drop for ChildGroup {
     fn drop(&mut self) {
-        // The watcher, whose pipe closes now, kills what this misses and removes the scratch folder.
+        // The watcher, whose pipe closes now, kills what this misses and removes the scratch
+        // folder.
         kill_group(self.pid);
     }
 }
@@ -201,9 +210,9 @@ fn watch(pid: u32, scratch: Option<&Path>) -> Option<Watcher> {
     Some(Watcher { dismiss, task })
 }
 
-/// Starts the watcher of group `pid`. Its standard input is a pipe whose other end only this process holds. The line
-/// `done` dismisses it; an end of file means that this process is gone. Without `/bin/sh` there is no watcher, and a
-/// kill -9 of this process may leave the child behind.
+/// Starts the watcher of group `pid`. Its standard input is a pipe whose other end only this
+/// process holds. The line `done` dismisses it; an end of file means that this process is gone.
+/// Without `/bin/sh` there is no watcher, and a kill -9 of this process may leave the child behind.
 #[cfg(unix)]
 fn start_watcher(pid: u32, scratch: Option<&Path>) -> Option<Child> {
     use std::process::Stdio;
@@ -250,13 +259,15 @@ impl StderrTail {
     /// Returns `; stderr: ...` for the end of a message, or nothing if there was no output.
     pub(super) fn summary(&self, lines: usize) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let last: Vec<&str> = kept.iter().skip(kept.len().saturating_sub(lines)).map(String::as_str).collect();
+        let last: Vec<&str> =
+            kept.iter().skip(kept.len().saturating_sub(lines)).map(String::as_str).collect();
         if last.is_empty() { String::new() } else { format!("; stderr: {}", last.join(" | ")) }
     }
 }
 
-/// Reads the next line of `from` into `line`, without its line end. Returns the actual length; `line` holds at most
-/// `max` bytes of it. `None` at the end of the stream. Memory is bounded, whatever the length of the line.
+/// Reads the next line of `from` into `line`, without its line end. Returns the actual length;
+/// `line` holds at most `max` bytes of it. `None` at the end of the stream. Memory is bounded,
+/// whatever the length of the line.
 pub(super) async fn read_line(
     from: &mut (impl AsyncBufRead + Unpin),
     line: &mut Vec<u8>,

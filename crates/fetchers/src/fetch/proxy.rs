@@ -1,14 +1,14 @@
-//! The filtering forward proxy for programs that resolve names themselves, such as Chromium. The same [`Dialer`] as in
-//! the plain fetcher resolves, checks and dials every destination.
+//! The filtering forward proxy for programs that resolve names themselves, such as Chromium. The
+//! same [`Dialer`] as in the plain fetcher resolves, checks and dials every destination.
 //!
-//! Invariants: no byte reaches a destination whose address the guard did not allow. The proxy carries plain HTTP in
-//! absolute form, and any protocol through CONNECT (HTTPS, WebSockets). It reads nothing inside a tunnel and keeps
-//! nothing.
+//! Invariants: no byte reaches a destination whose address the guard did not allow. The proxy
+//! carries plain HTTP in absolute form, and any protocol through CONNECT (HTTPS, WebSockets). It
+//! reads nothing inside a tunnel and keeps nothing.
 //!
 //! Must not know: browsers and pages.
 //!
-//! It listens on 127.0.0.1, on a port that the system chooses. Clients need its password, which is random for each
-//! proxy, so another process of this machine that finds the port cannot use it.
+//! It listens on 127.0.0.1, on a port that the system chooses. Clients need its password, which is
+//! random for each proxy, so another process of this machine that finds the port cannot use it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -26,8 +26,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, CONTENT_TYPE, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_TYPE, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
@@ -50,16 +50,18 @@ use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::local_faults;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
-/// The header of the proxy's own responses to plain HTTP requests: the name of the [`ErrorKind`], and a secret that
-/// proves that the proxy wrote it. [`FilteringProxy::own_failure`] reads it. A server's header of this name is dropped
-/// on its way through. Tunnelled bytes are not inspected and may contain anything.
+/// The header of the proxy's own responses to plain HTTP requests: the name of the [`ErrorKind`],
+/// and a secret that proves that the proxy wrote it. [`FilteringProxy::own_failure`] reads it. A
+/// server's header of this name is dropped on its way through. Tunnelled bytes are not inspected
+/// and may contain anything.
 pub const ERROR_HEADER: &str = "x-fetchwise-error";
 
-/// The header with the value `1` when the proxy refused to dial. It is dropped from a server's response, too.
+/// The header with the value `1` when the proxy refused to dial. It is dropped from a server's
+/// response, too.
 pub const REFUSED_HEADER: &str = "x-fetchwise-refused";
 
-/// Maximum number of concurrent connections from browsers, including tunnels; more wait in the listener's queue. One
-/// Chromium opens 32 to a proxy.
+/// Maximum number of concurrent connections from browsers, including tunnels; more wait in the
+/// listener's queue. One Chromium opens 32 to a proxy.
 const MAX_CONNECTIONS: usize = 128;
 
 /// Number of destinations whose last failure is remembered.
@@ -71,12 +73,13 @@ const USER: &str = "fetchwise";
 const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A forward proxy on loopback that dials only what an [`AddressGuard`] allows. It ends with its tunnels when it is
-/// dropped.
+/// A forward proxy on loopback that dials only what an [`AddressGuard`] allows. It ends with its
+/// tunnels when it is dropped.
 ///
-/// A browser needs `--proxy-server=http://ADDR` and `--proxy-bypass-list=<-loopback>` (without the second flag,
-/// Chromium dials loopback itself), and [`FilteringProxy::credentials`] when it asks for them. It must not use a
-/// transport that bypasses the proxy: `--disable-quic` and `--force-webrtc-ip-handling-policy=disable_non_proxied_udp`.
+/// A browser needs `--proxy-server=http://ADDR` and `--proxy-bypass-list=<-loopback>` (without the
+/// second flag, Chromium dials loopback itself), and [`FilteringProxy::credentials`] when it asks
+/// for them. It must not use a transport that bypasses the proxy: `--disable-quic` and
+/// `--force-webrtc-ip-handling-policy=disable_non_proxied_udp`.
 ///
 /// ```no_run
 /// use fetchwise_fetchers::fetch::address_guard::AddressGuard;
@@ -106,14 +109,16 @@ struct Secrets {
     /// Required `Proxy-Authorization` of a client: `Basic ...`.
     authorization: String,
     password: String,
-    /// Mark in the proxy's own responses. It is not the password, because scripts of a page may see such a response.
+    /// Mark in the proxy's own responses. It is not the password, because scripts of a page may see
+    /// such a response.
     mark: String,
 }
 
 /// The reason why a destination was not reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyFailure {
-    /// Kind of an attempt that failed for this reason: `refused_address`, `dns_error`, `network_error` or `timeout`.
+    /// Kind of an attempt that failed for this reason: `refused_address`, `dns_error`,
+    /// `network_error` or `timeout`.
     pub kind: ErrorKind,
     /// Message for a person.
     pub message: String,
@@ -143,7 +148,8 @@ impl FilteringProxy {
         let stop = CancellationToken::new();
         let relay = Arc::new(Relay {
             client: Client::builder(TokioExecutor::new())
-                // A kept connection may turn out to be dead when its request can no longer be repeated.
+                // A kept connection may turn out to be dead when its request can no longer be
+                // repeated.
                 .pool_max_idle_per_host(0)
                 .http1_max_buf_size(MAX_HEAD)
                 .http1_preserve_header_case(true)
@@ -171,8 +177,8 @@ impl FilteringProxy {
         &self.secrets.authorization
     }
 
-    /// Returns the error kind in the value of an [`ERROR_HEADER`] if this proxy wrote it. Use it only for responses to
-    /// plain `http` requests: the others come from servers.
+    /// Returns the error kind in the value of an [`ERROR_HEADER`] if this proxy wrote it. Use it
+    /// only for responses to plain `http` requests: the others come from servers.
     pub fn own_failure(&self, header: &str) -> Option<ErrorKind> {
         own_failure(header, &self.secrets.mark)
     }
@@ -183,8 +189,8 @@ impl FilteringProxy {
         &self.secrets.mark
     }
 
-    /// Returns how often this machine lacked a resource: descriptors, ports, a network. A request that fails while this
-    /// number grows may have failed for that reason.
+    /// Returns how often this machine lacked a resource: descriptors, ports, a network. A request
+    /// that fails while this number grows may have failed for that reason.
     pub fn local_faults(&self) -> u64 {
         // Relaxed, here and at the counting: a hint that orders nothing.
         self.local_faults.load(Ordering::Relaxed)
@@ -195,9 +201,9 @@ impl FilteringProxy {
         self.addr
     }
 
-    /// Returns why the last connection to `host` and `port` failed, unless a later one succeeded. `host` is as in a
-    /// URL: with or without the brackets of an IPv6 address, in any case. The last 256 failed destinations are
-    /// remembered.
+    /// Returns why the last connection to `host` and `port` failed, unless a later one succeeded.
+    /// `host` is as in a URL: with or without the brackets of an IPv6 address, in any case. The
+    /// last 256 failed destinations are remembered.
     pub fn failure(&self, host: &str, port: u16) -> Option<ProxyFailure> {
         self.failures.get(host, port)
     }
@@ -231,7 +237,9 @@ impl Service<Uri> for ReadableConnector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connecting = self.0.call(uri);
-        Box::pin(async move { Ok(TokioIo::new(ReadableHeads::new(TokioIo::new(connecting.await?), Heads::One))) })
+        Box::pin(async move {
+            Ok(TokioIo::new(ReadableHeads::new(TokioIo::new(connecting.await?), Heads::One)))
+        })
     }
 }
 
@@ -251,12 +259,15 @@ impl Secrets {
         Ok(Self { authorization, password, mark: random_text()? })
     }
 
-    /// Returns whether a client with these headers may use the proxy. Takes constant time for passwords of the right
-    /// length.
+    /// Returns whether a client with these headers may use the proxy. Takes constant time for
+    /// passwords of the right length.
     fn is_authorized(&self, headers: &HeaderMap) -> bool {
-        let Some(sent) = headers.get(PROXY_AUTHORIZATION).map(HeaderValue::as_bytes) else { return false };
+        let Some(sent) = headers.get(PROXY_AUTHORIZATION).map(HeaderValue::as_bytes) else {
+            return false;
+        };
         let wanted = self.authorization.as_bytes();
-        sent.len() == wanted.len() && sent.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+        sent.len() == wanted.len()
+            && sent.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
     }
 }
 
@@ -310,13 +321,19 @@ async fn serve(stream: TcpStream, relay: Arc<Relay>, slot: Arc<OwnedSemaphorePer
 }
 
 impl Relay {
-    async fn handle(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> ProxyResponse {
+    async fn handle(
+        &self,
+        request: Request<Incoming>,
+        slot: Arc<OwnedSemaphorePermit>,
+    ) -> ProxyResponse {
         if !self.secrets.is_authorized(request.headers()) {
             let mut response = own_response(
                 StatusCode::PROXY_AUTHENTICATION_REQUIRED,
                 "this proxy serves only the process that started it",
             );
-            response.headers_mut().insert(PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"fetchwise\""));
+            response
+                .headers_mut()
+                .insert(PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"fetchwise\""));
             return response;
         }
         if request.method() == Method::CONNECT {
@@ -328,8 +345,13 @@ impl Relay {
         }
     }
 
-    async fn tunnel(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> ProxyResponse {
-        let target = request.uri().authority().and_then(|a| Some((a.host().to_owned(), a.port_u16()?)));
+    async fn tunnel(
+        &self,
+        request: Request<Incoming>,
+        slot: Arc<OwnedSemaphorePermit>,
+    ) -> ProxyResponse {
+        let target =
+            request.uri().authority().and_then(|a| Some((a.host().to_owned(), a.port_u16()?)));
         let Some((host, port)) = target else {
             return own_response(StatusCode::BAD_REQUEST, "missing host or port of CONNECT");
         };
@@ -353,14 +375,19 @@ impl Relay {
             // The slot is held as long as the tunnel is open.
             let _slot = slot;
             if let Ok(upgraded) = hyper::upgrade::on(request).await {
-                let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(upgraded), &mut upstream).await;
+                let _ =
+                    tokio::io::copy_bidirectional(&mut TokioIo::new(upgraded), &mut upstream).await;
             }
         };
         tokio::spawn(self.stop.clone().run_until_cancelled_owned(tunnel));
         Response::new(Empty::new().map_err(|never| match never {}).boxed())
     }
 
-    async fn forward(&self, mut request: Request<Incoming>, authority: &Authority) -> ProxyResponse {
+    async fn forward(
+        &self,
+        mut request: Request<Incoming>,
+        authority: &Authority,
+    ) -> ProxyResponse {
         let (host, port) = (authority.host(), authority.port_u16().unwrap_or(80));
         drop_hop_by_hop(request.headers_mut());
         // The URL determines the destination; a conflicting Host header is not passed on.
@@ -370,9 +397,16 @@ impl Relay {
             request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
         }
         match self.client.request(request).await {
-            Ok(response) if upstream.is_some() && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            Ok(response)
+                if upstream.is_some()
+                    && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED =>
+            {
                 let message = "the proxy requires a user and a password".to_owned();
-                self.failure_response(host, port, ProxyFailure { kind: ErrorKind::ProxyError, message, local: false })
+                self.failure_response(
+                    host,
+                    port,
+                    ProxyFailure { kind: ErrorKind::ProxyError, message, local: false },
+                )
             }
             Ok(mut response) => {
                 self.failures.forget(host, port);
@@ -398,7 +432,8 @@ impl Relay {
         let mut response = own_response(status, &failure.message);
         let headers = response.headers_mut();
         // Letters, digits and a space always form a valid header value.
-        if let Ok(value) = HeaderValue::try_from(format!("{} {}", failure.kind, self.secrets.mark)) {
+        if let Ok(value) = HeaderValue::try_from(format!("{} {}", failure.kind, self.secrets.mark))
+        {
             headers.insert(ERROR_HEADER, value);
         }
         if failure.kind == ErrorKind::RefusedAddress {
@@ -416,12 +451,14 @@ fn own_response(status: StatusCode, text: &str) -> ProxyResponse {
     let body = Full::new(Bytes::from(format!("fetchwise: {text}\n")));
     let mut response = Response::new(body.map_err(|never| match never {}).boxed());
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }
 
-/// Removes the headers that are meant for this connection only (RFC 9110, 7.6.1), including those that `Connection`
-/// names.
+/// Removes the headers that are meant for this connection only (RFC 9110, 7.6.1), including those
+/// that `Connection` names.
 fn drop_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -468,7 +505,10 @@ impl Failures {
 
     fn get(&self, host: &str, port: u16) -> Option<ProxyFailure> {
         let host = canonical(host);
-        self.locked().iter().find(|(h, p, _)| *p == port && *h == host).map(|(_, _, failure)| failure.clone())
+        self.locked()
+            .iter()
+            .find(|(h, p, _)| *p == port && *h == host)
+            .map(|(_, _, failure)| failure.clone())
     }
 
     fn locked(&self) -> MutexGuard<'_, VecDeque<(String, u16, ProxyFailure)>> {
@@ -498,7 +538,10 @@ mod tests {
         };
         assert!(secrets.is_authorized(&headers(&secrets.authorization)));
         assert!(!secrets.is_authorized(&HeaderMap::new()));
-        assert!(!secrets.is_authorized(&headers(&Secrets::random().expect("random numbers").authorization)));
+        assert!(
+            !secrets
+                .is_authorized(&headers(&Secrets::random().expect("random numbers").authorization))
+        );
         assert!(!secrets.is_authorized(&headers(&secrets.authorization[1..])));
         assert_ne!(secrets.password, secrets.mark);
     }
@@ -506,7 +549,9 @@ mod tests {
     #[test]
     fn a_failure_without_the_proxys_mark_is_ignored() {
         assert_eq!(own_failure("dns_error 1234", "1234"), Some(ErrorKind::DnsError));
-        for forged in ["dns_error", "dns_error ", "dns_error 1235", "dns_error 12345", "gremlins 1234", ""] {
+        for forged in
+            ["dns_error", "dns_error ", "dns_error 1235", "dns_error 12345", "gremlins 1234", ""]
+        {
             assert_eq!(own_failure(forged, "1234"), None, "{forged}");
         }
     }

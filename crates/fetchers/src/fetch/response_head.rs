@@ -1,10 +1,11 @@
-//! Heads of HTTP/1 responses that browsers read and the parser of hyper refuses, made readable in front of it.
+//! Heads of HTTP/1 responses that browsers read and the parser of hyper refuses, made readable in
+//! front of it.
 //!
 //! Owns: the rewriting of a head, and the point in a connection at which a head begins.
 //!
-//! Invariants: only a head is rewritten, and only one that the parser would refuse. A length that is a number, and a
-//! transfer coding, are never touched: where a body ends is decided in one place, by the parser. A head that does not
-//! end within [`MAX_HEAD`] is passed on as it is.
+//! Invariants: only a head is rewritten, and only one that the parser would refuse. A length that
+//! is a number, and a transfer coding, are never touched: where a body ends is decided in one
+//! place, by the parser. A head that does not end within [`MAX_HEAD`] is passed on as it is.
 //!
 //! Must not know: requests, and what a header means, except for `Content-Length`.
 
@@ -15,8 +16,8 @@ use std::task::{Context, Poll, ready};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Maximum bytes of an HTTP/1 response head. [`Limits::max_headers`](crate::fetch::Limits::max_headers) can lower it
-/// but not raise it.
+/// Maximum bytes of an HTTP/1 response head.
+/// [`Limits::max_headers`](crate::fetch::Limits::max_headers) can lower it but not raise it.
 pub const MAX_HEAD: usize = 512 << 10;
 
 /// Bytes that are read at once while a head is incomplete.
@@ -55,21 +56,29 @@ enum State {
 
 impl<T> ReadableHeads<T> {
     pub(super) fn new(io: T, heads: Heads) -> Self {
-        let state = if heads == Heads::None { State::Body } else { State::Head(ReceivedHeads::default()) };
+        let state =
+            if heads == Heads::None { State::Body } else { State::Head(ReceivedHeads::default()) };
         Self { io, heads, state }
     }
 
-    /// Notes what is written: a request begins, or goes on. The parser writes the next request only when it has read the
-    /// whole response before.
+    /// Notes what is written: a request begins, or goes on. The parser writes the next request only
+    /// when it has read the whole response before.
     fn on_write(&mut self, bytes: &[u8]) {
-        if self.heads == Heads::EachGet && matches!(self.state, State::Body) && bytes.starts_with(b"GET ") {
+        if self.heads == Heads::EachGet
+            && matches!(self.state, State::Body)
+            && bytes.starts_with(b"GET ")
+        {
             self.state = State::Head(ReceivedHeads::default());
         }
     }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for ReadableHeads<T> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
             match &mut this.state {
@@ -104,7 +113,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for ReadableHeads<T> {
 }
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for ReadableHeads<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.on_write(buf);
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
@@ -137,7 +150,8 @@ impl<T: Connection> Connection for ReadableHeads<T> {
     }
 }
 
-/// Received bytes: whole heads of interim responses, which are readable, and the beginning of the head that follows.
+/// Received bytes: whole heads of interim responses, which are readable, and the beginning of the
+/// head that follows.
 #[derive(Debug, Default)]
 struct ReceivedHeads {
     bytes: Vec<u8>,
@@ -146,8 +160,8 @@ struct ReceivedHeads {
 }
 
 impl ReceivedHeads {
-    /// Makes whole heads readable, and returns whether no head is expected any more: the one that counts has come, is too
-    /// long, or is none. It does not end in the first `scanned` bytes.
+    /// Makes whole heads readable, and returns whether no head is expected any more: the one that
+    /// counts has come, is too long, or is none. It does not end in the first `scanned` bytes.
     fn are_complete(&mut self, scanned: usize) -> bool {
         let mut scanned = scanned.saturating_sub(3);
         loop {
@@ -159,7 +173,8 @@ impl ReceivedHeads {
                 return self.bytes.len() > MAX_HEAD;
             };
             let readable = readable(&head[..len]);
-            let is_interim = readable.as_deref().unwrap_or(&head[..len]).get(9..12).is_some_and(is_interim);
+            let is_interim =
+                readable.as_deref().unwrap_or(&head[..len]).get(9..12).is_some_and(is_interim);
             let end = self.begin + readable.as_ref().map_or(len, Vec::len);
             if let Some(readable) = readable {
                 self.bytes.splice(self.begin..self.begin + len, readable);
@@ -189,7 +204,8 @@ fn slop(bytes: &[u8]) -> usize {
     bytes.iter().take(MAX_SLOP).take_while(|byte| byte.is_ascii_whitespace()).count()
 }
 
-/// Returns the length of the head: up to the first empty line, whose end is a line feed. `from` is where to search.
+/// Returns the length of the head: up to the first empty line, whose end is a line feed. `from` is
+/// where to search.
 fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     let from = from.max(slop(bytes));
     let found = |at: usize| match &bytes[at + 1..] {
@@ -200,7 +216,8 @@ fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     memchr::memchr_iter(b'\n', bytes.get(from..)?).find_map(|at| found(from + at))
 }
 
-/// Returns a head as the parser reads it. `None` if it needs no change, or is none that browsers read either.
+/// Returns a head as the parser reads it. `None` if it needs no change, or is none that browsers
+/// read either.
 fn readable(head: &[u8]) -> Option<Vec<u8>> {
     let start = &head[slop(head)..];
     let line_end = memchr::memchr2(b'\r', b'\n', start)?;
@@ -223,14 +240,15 @@ fn readable(head: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns a status line in its normal form. The version is that of HTTP/1, the status has three digits, and the rest may
-/// be missing.
+/// Returns a status line in its normal form. The version is that of HTTP/1, the status has three
+/// digits, and the rest may be missing.
 fn status_line(line: &[u8]) -> Option<Vec<u8>> {
     let (name, rest) = line.split_at_checked(7)?;
     let (minor, rest) = rest.split_first().filter(|(minor, _)| minor.is_ascii_digit())?;
     let spaces = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     let (code, reason) = rest[spaces..].split_at_checked(3)?;
-    let is_status = code.iter().all(u8::is_ascii_digit) && !reason.first().is_some_and(u8::is_ascii_digit);
+    let is_status =
+        code.iter().all(u8::is_ascii_digit) && !reason.first().is_some_and(u8::is_ascii_digit);
     if !name.eq_ignore_ascii_case(b"HTTP/1.") || spaces == 0 || !is_status {
         return None;
     }
@@ -247,11 +265,12 @@ fn status_line(line: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns the lines of headers, each with its continuations. Carriage returns and line feeds end lines, in any number. A
-/// continuation of nothing is left out.
+/// Returns the lines of headers, each with its continuations. Carriage returns and line feeds end
+/// lines, in any number. A continuation of nothing is left out.
 fn logical_lines(headers: &[u8]) -> Vec<Vec<&[u8]>> {
     let mut lines: Vec<Vec<&[u8]>> = Vec::new();
-    for line in headers.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty()) {
+    for line in headers.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty())
+    {
         match lines.last_mut() {
             Some(last) if line.starts_with(b" ") || line.starts_with(b"\t") => last.push(line),
             None if line.starts_with(b" ") || line.starts_with(b"\t") => {}
@@ -267,8 +286,8 @@ fn is_named(line: &[u8], name: &[u8]) -> bool {
     line[..colon].trim_ascii_end().eq_ignore_ascii_case(name)
 }
 
-/// Returns whether the head names lengths of which none is a number, and no other end of its body. Then the body ends with
-/// the connection.
+/// Returns whether the head names lengths of which none is a number, and no other end of its body.
+/// Then the body ends with the connection.
 fn is_invalid_length(lines: &[Vec<&[u8]>]) -> bool {
     if lines.iter().any(|line| is_named(line[0], b"transfer-encoding")) {
         return false;
@@ -330,8 +349,20 @@ mod tests {
 
     #[test]
     fn a_length_that_is_no_number_is_left_out() {
-        for value in ["-1", "+5", "5;", "0x10", "5.0", "", "abc", "18446744073709551616", "x\r\n y", "-1, -1"] {
-            let head = format!("HTTP/1.1 200 OK\r\nA: b\r\ncontent-length : {value}\r\nC: d\r\n\r\n");
+        for value in [
+            "-1",
+            "+5",
+            "5;",
+            "0x10",
+            "5.0",
+            "",
+            "abc",
+            "18446744073709551616",
+            "x\r\n y",
+            "-1, -1",
+        ] {
+            let head =
+                format!("HTTP/1.1 200 OK\r\nA: b\r\ncontent-length : {value}\r\nC: d\r\n\r\n");
             assert_eq!(read(&head), "HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\n", "{value}");
         }
     }
@@ -358,7 +389,10 @@ mod tests {
     async fn through(wire: &[u8], piece: usize) -> Vec<u8> {
         let (mut server, client) = tokio::io::duplex(piece);
         let wire = wire.to_vec();
-        let sending = tokio::spawn(async move { tokio::io::AsyncWriteExt::write_all(&mut server, &wire).await });
+        let sending =
+            tokio::spawn(
+                async move { tokio::io::AsyncWriteExt::write_all(&mut server, &wire).await },
+            );
         let mut out = Vec::new();
         ReadableHeads::new(client, Heads::One).read_to_end(&mut out).await.unwrap();
         sending.await.unwrap().unwrap();
@@ -379,7 +413,11 @@ mod tests {
         ] {
             for piece in [1, 7, 4096] {
                 let out = through(format!("{head}{body}").as_bytes(), piece).await;
-                assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}{body}"), "{head:?} by {piece}");
+                assert_eq!(
+                    String::from_utf8(out).unwrap(),
+                    format!("{expected}{body}"),
+                    "{head:?} by {piece}"
+                );
             }
         }
     }
@@ -387,7 +425,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 400, rng_seed: proptest::test_runner::RngSeed::Fixed(18), ..Default::default() })]
 
-        /// What the parser reads already it reads as before, and a rewritten head stays one head: it ends at its end.
+        /// What the parser reads already it reads as before, and a rewritten head stays one head:
+        /// it ends at its end.
         #[test]
         fn a_rewritten_head_is_one_head(
             status in "(HTTP/1\\.[01] {1,2}200( OK)?|[ -~]{0,12})",

@@ -1,9 +1,10 @@
 //! A fetcher that gets an article's record from a search API with a key, such as `nytime_searcher`.
 //!
-//! Invariants: the key goes to the API and nowhere else: it is in no message, address or attempt, and no redirect is
-//! followed with it. A response is the record of exactly the requested page, as JSON, with its provenance
-//! ([`Response::provenance`]). A fault of the API is `proxy_error`; a missing record is `not_held`. Requests go through
-//! the plain fetcher, and so under its guard and limits.
+//! Invariants: the key goes to the API and nowhere else: it is in no message, address or attempt,
+//! and no redirect is followed with it. A response is the record of exactly the requested page, as
+//! JSON, with its provenance ([`Response::provenance`]). A fault of the API is `proxy_error`; a
+//! missing record is `not_held`. Requests go through the plain fetcher, and so under its guard and
+//! limits.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,7 +30,8 @@ const KEY_REFUSED: Duration = Duration::from_secs(600);
 pub struct SearchOptions {
     /// Name under which attempts are logged.
     pub name: String,
-    /// Address of the API: `{url}` stands for the page's address, `{key}` for the key, both escaped for a query.
+    /// Address of the API: `{url}` stands for the page's address, `{key}` for the key, both escaped
+    /// for a query.
     pub url: String,
     /// Key, for APIs that need one.
     pub key: Option<String>,
@@ -39,7 +41,8 @@ pub struct SearchOptions {
     pub hosts: Vec<String>,
     /// Pointer to the records in a response: a list, or a single record.
     pub records: String,
-    /// Pointer to the page's address in a record; a record of another page is skipped. `None` takes the first record.
+    /// Pointer to the page's address in a record; a record of another page is skipped. `None` takes
+    /// the first record.
     pub address: Option<String>,
     /// Pointer to the title in a record. A record without one is skipped.
     pub title: String,
@@ -77,7 +80,10 @@ impl SearchOptions {
 impl fmt::Debug for SearchOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Omits the key, and the address, which may contain a key.
-        f.debug_struct("SearchOptions").field("name", &self.name).field("hosts", &self.hosts).finish_non_exhaustive()
+        f.debug_struct("SearchOptions")
+            .field("name", &self.name)
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
     }
 }
 
@@ -153,7 +159,8 @@ impl SearchFetcher {
     fn covers(&self, url: &Url) -> bool {
         let host = url.host_str().unwrap_or_default();
         let is_of = |known: &String| {
-            host.strip_suffix(known.as_str()).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+            host.strip_suffix(known.as_str())
+                .is_some_and(|before| before.is_empty() || before.ends_with('.'))
         };
         self.options.hosts.is_empty() || self.options.hosts.iter().any(is_of)
     }
@@ -162,10 +169,16 @@ impl SearchFetcher {
         let address = self.address(request.url)?;
         // A redirect would carry the key along.
         let limits = Limits { max_redirects: 0, ..request.limits.clone() };
-        let response = self.http.fetch(Request::new(&address, &limits)).await.map_err(|error| match error.local {
-            true => SearchError::Local(Box::new(error)),
-            false => SearchError::Fault { reason: format!("request failed: {}", error.message), requested_pause: None },
-        })?;
+        let response =
+            self.http.fetch(Request::new(&address, &limits)).await.map_err(|error| match error
+                .local
+            {
+                true => SearchError::Local(Box::new(error)),
+                false => SearchError::Fault {
+                    reason: format!("request failed: {}", error.message),
+                    requested_pause: None,
+                },
+            })?;
         match response.status {
             200..=299 => {}
             404 | 410 => return Err(SearchError::NotHeld("no record of the page".to_owned())),
@@ -175,7 +188,10 @@ impl SearchFetcher {
             }
             status => {
                 let requested_pause = requested_pause(status, &response.headers);
-                return Err(SearchError::Fault { reason: format!("unexpected status {status}"), requested_pause });
+                return Err(SearchError::Fault {
+                    reason: format!("unexpected status {status}"),
+                    requested_pause,
+                });
             }
         }
         if response.body.spill().is_some() || response.truncated {
@@ -184,21 +200,27 @@ impl SearchFetcher {
                 requested_pause: None,
             });
         }
-        let json: Value = serde_json::from_slice(response.body.head())
-            .map_err(|error| SearchError::Fault { reason: format!("invalid JSON: {error}"), requested_pause: None })?;
+        let json: Value = serde_json::from_slice(response.body.head()).map_err(|error| {
+            SearchError::Fault { reason: format!("invalid JSON: {error}"), requested_pause: None }
+        })?;
         let record = self.record(&json, request.url)?;
         self.to_response(request.url, record, &address)
     }
 
     /// Returns the address of the API request for `page`.
     fn address(&self, page: &Url) -> Result<Url, SearchError> {
-        let escaped = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+        let escaped =
+            |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         // The key is inserted last, so a page's address cannot contain its placeholder.
-        let (page, key) = (escaped(page.as_str()), escaped(self.options.key.as_deref().unwrap_or_default()));
-        let parts: Vec<String> = self.options.url.split("{url}").map(|part| part.replace("{key}", &key)).collect();
+        let (page, key) =
+            (escaped(page.as_str()), escaped(self.options.key.as_deref().unwrap_or_default()));
+        let parts: Vec<String> =
+            self.options.url.split("{url}").map(|part| part.replace("{key}", &key)).collect();
         let address = parts.join(&page);
-        Url::parse(&address)
-            .map_err(|error| SearchError::Fault { reason: format!("invalid API URL: {error}"), requested_pause: None })
+        Url::parse(&address).map_err(|error| SearchError::Fault {
+            reason: format!("invalid API URL: {error}"),
+            requested_pause: None,
+        })
     }
 
     /// Returns the record of `page` in a response.
@@ -212,7 +234,10 @@ impl SearchFetcher {
         let is_of_page = |record: &&Value| match &self.options.address {
             None => true,
             Some(pointer) => {
-                let address = record.pointer(pointer).and_then(Value::as_str).and_then(|text| Url::parse(text).ok());
+                let address = record
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .and_then(|text| Url::parse(text).ok());
                 address.is_some_and(|address| is_same_page(&address, page))
             }
         };
@@ -225,21 +250,30 @@ impl SearchFetcher {
             Value::Number(number) => Some(Cow::Owned(number.to_string())),
             _ => None,
         };
-        let title = text(&self.options.title)
-            .ok_or_else(|| SearchError::NotHeld("the record of the page has no title".to_owned()))?;
+        let title = text(&self.options.title).ok_or_else(|| {
+            SearchError::NotHeld("the record of the page has no title".to_owned())
+        })?;
         let some = |pointer: &Option<String>| pointer.as_deref().and_then(text);
-        let (summary, body, date) = (some(&self.options.summary), some(&self.options.body), some(&self.options.date));
+        let (summary, body, date) =
+            (some(&self.options.summary), some(&self.options.body), some(&self.options.date));
         let json = RecordJson { url: page.as_str(), title, summary, body, date, record };
-        let bytes = serde_json::to_vec(&json)
-            .map_err(|error| SearchError::Fault { reason: error.to_string(), requested_pause: None })?;
+        let bytes = serde_json::to_vec(&json).map_err(|error| SearchError::Fault {
+            reason: error.to_string(),
+            requested_pause: None,
+        })?;
         let headers = vec![Header::new("content-type", "application/json")];
         let provenance = Some(Provenance::record(api.host_str().unwrap_or_default()));
-        Ok(Response { provenance, ..Response::new(200, headers, Body::in_memory(bytes), page.clone()) })
+        Ok(Response {
+            provenance,
+            ..Response::new(200, headers, Body::in_memory(bytes), page.clone())
+        })
     }
 
     /// Returns `text` with every occurrence of the key removed.
     fn without_key(&self, text: &str) -> String {
-        let Some(key) = self.options.key.as_deref().filter(|key| !key.is_empty()) else { return text.to_owned() };
+        let Some(key) = self.options.key.as_deref().filter(|key| !key.is_empty()) else {
+            return text.to_owned();
+        };
         let escaped: String = form_urlencoded::byte_serialize(key.as_bytes()).collect();
         text.replace(key, "(key)").replace(&escaped, "(key)")
     }
@@ -247,7 +281,8 @@ impl SearchFetcher {
 
 /// Returns whether two addresses denote the same page, ignoring scheme, `www.`, query and fragment.
 fn is_same_page(a: &Url, b: &Url) -> bool {
-    let host = |url: &Url| url.host_str().map(|host| host.strip_prefix("www.").unwrap_or(host).to_owned());
+    let host =
+        |url: &Url| url.host_str().map(|host| host.strip_prefix("www.").unwrap_or(host).to_owned());
     host(a) == host(b) && a.path().trim_end_matches('/') == b.path().trim_end_matches('/')
 }
 

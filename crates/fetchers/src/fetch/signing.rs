@@ -2,9 +2,9 @@
 //!
 //! Owns: whether a refused request is signed once more, and which refusal rejects the signature.
 //!
-//! Invariants: a fetcher that signs makes no request without a signature, except one that is never signed. A signature is
-//! made for one request, and no log or archive gets it. A request is signed at most once more.
-//! A host that refuses that too gets no second signature for an hour.
+//! Invariants: a fetcher that signs makes no request without a signature, except one that is never
+//! signed. A signature is made for one request, and no log or archive gets it. A request is signed
+//! at most once more. A host that refuses that too gets no second signature for an hour.
 //!
 //! Must not know: keys, what a signature covers, and how requests are sent.
 
@@ -39,7 +39,8 @@ const ACCEPT_SIGNATURE: HeaderName = HeaderName::from_static("accept-signature")
 /// Time for which a host that refused a second signature gets no further one.
 #[cfg(feature = "identity")]
 const IN_VAIN_FOR: Duration = Duration::from_secs(3600);
-/// Largest number of such hosts that are kept; beyond it, the least recently asked ones cost one request each.
+/// Largest number of such hosts that are kept; beyond it, the least recently asked ones cost one
+/// request each.
 #[cfg(feature = "identity")]
 const MAX_HOSTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
@@ -99,7 +100,11 @@ impl RequestSignature {
     pub(super) fn add_to(&self, headers: &mut HeaderMap) {
         for (name, value) in self.headers() {
             // The values are ASCII, and the names are valid.
-            let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) else { return };
+            let (Ok(name), Ok(mut value)) =
+                (HeaderName::try_from(name), HeaderValue::try_from(value))
+            else {
+                return;
+            };
             value.set_sensitive(name == SIGNATURE);
             headers.insert(name, value);
         }
@@ -135,12 +140,15 @@ impl RequestSigner {
         }
     }
 
-    /// Returns the headers of a signature of a GET of `url`, for another client that makes the request; none if it is one
-    /// that is not signed.
+    /// Returns the headers of a signature of a GET of `url`, for another client that makes the
+    /// request; none if it is one that is not signed.
     ///
     /// # Errors
     /// The reason why nothing can be signed now.
-    pub(crate) fn headers(&self, url: &Url) -> Result<Option<BTreeMap<&'static str, String>>, String> {
+    pub(crate) fn headers(
+        &self,
+        url: &Url,
+    ) -> Result<Option<BTreeMap<&'static str, String>>, String> {
         let text = |(name, value): (&'static str, &str)| (name, value.to_owned());
         let signed = self.sign("GET", url, None)?;
         Ok(signed.map(|signed| signed.headers().into_iter().map(text).collect()))
@@ -159,7 +167,10 @@ impl RequestSigner {
         }
         let names = headers.keys().map(HeaderName::as_str);
         // A cached response has the date of its origin.
-        let date = headers.get(DATE).filter(|_| !headers.contains_key(AGE)).and_then(|value| value.to_str().ok());
+        let date = headers
+            .get(DATE)
+            .filter(|_| !headers.contains_key(AGE))
+            .and_then(|value| value.to_str().ok());
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
         let date = date.and_then(|date| date.duration_since(std::time::UNIX_EPOCH).ok());
         let date = date.and_then(|date| i64::try_from(date.as_secs()).ok());
@@ -167,8 +178,8 @@ impl RequestSigner {
         self.signer.observe(url, names, date, unix_seconds());
     }
 
-    /// Returns how to sign a request once more, if the response to the signed one is a refusal that asks for another
-    /// signature, or shows that another form was due.
+    /// Returns how to sign a request once more, if the response to the signed one is a refusal that
+    /// asks for another signature, or shows that another form was due.
     pub(super) fn second(
         &self,
         url: &Url,
@@ -183,7 +194,8 @@ impl RequestSigner {
         let wanted = match lines.is_empty() {
             true => None,
             false => {
-                let lines = lines.into_iter().map(|line| line.to_str().ok()).collect::<Option<Vec<_>>>()?;
+                let lines =
+                    lines.into_iter().map(|line| line.to_str().ok()).collect::<Option<Vec<_>>>()?;
                 // A request that cannot be met, or is hostile, gets no second try at all.
                 Some(SignatureRequest::read(&lines.join(", "))?)
             }
@@ -202,12 +214,13 @@ impl RequestSigner {
             in_vain.pop(authority(url));
             return;
         }
-        let refusal = SecondRefusal { at: Timestamp::now(), asks: headers.contains_key(ACCEPT_SIGNATURE) };
+        let refusal =
+            SecondRefusal { at: Timestamp::now(), asks: headers.contains_key(ACCEPT_SIGNATURE) };
         in_vain.put(authority(url).to_owned(), refusal);
     }
 
-    /// Returns whether the response to a signed request rejects the crawler's signature: it asks for one, and the host has
-    /// refused the one that it asked for.
+    /// Returns whether the response to a signed request rejects the crawler's signature: it asks
+    /// for one, and the host has refused the one that it asked for.
     pub(super) fn is_rejected(&self, url: &Url, status: StatusCode, headers: &HeaderMap) -> bool {
         is_refusal(status)
             && headers.contains_key(ACCEPT_SIGNATURE)
@@ -244,7 +257,10 @@ impl RequestSigner {
         match self.0 {}
     }
 
-    pub(crate) fn headers(&self, _: &Url) -> Result<Option<BTreeMap<&'static str, String>>, String> {
+    pub(crate) fn headers(
+        &self,
+        _: &Url,
+    ) -> Result<Option<BTreeMap<&'static str, String>>, String> {
         match self.0 {}
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Owns: the handshake with the proxy and the meaning of its refusals.
 //!
-//! Invariants: failures of the proxy are distinguished from failures of the host behind it. The proxy's password is in
-//! no message.
+//! Invariants: failures of the proxy are distinguished from failures of the host behind it. The
+//! proxy's password is in no message.
 //!
 //! Must not know: what is sent through the connection, and which destinations are allowed. The
 //! [`Dialer`](super::dial::Dialer) asks the guard first.
@@ -55,8 +55,8 @@ pub(super) enum UpstreamFailure {
 }
 
 impl Upstream {
-    /// Parses `http://host:port` or `socks5://host:port` (`socks5h` is the same: the proxy looks names up). The user
-    /// and the password are in the address, or in `user` as `user:password`.
+    /// Parses `http://host:port` or `socks5://host:port` (`socks5h` is the same: the proxy looks
+    /// names up). The user and the password are in the address, or in `user` as `user:password`.
     ///
     /// # Errors
     /// [`UpstreamError`] with what is wrong, without the password.
@@ -69,17 +69,22 @@ impl Upstream {
     /// ```
     pub fn parse(address: &str, user: Option<&str>) -> Result<Self, UpstreamError> {
         let wrong = |what: &str| UpstreamError(what.to_owned());
-        let url = Url::parse(address).map_err(|error| wrong(&format!("invalid proxy URL ({error})")))?;
+        let url =
+            Url::parse(address).map_err(|error| wrong(&format!("invalid proxy URL ({error})")))?;
         let (protocol, default_port) = match url.scheme() {
             "http" => (Protocol::Http, 80),
             "socks5" | "socks5h" => (Protocol::Socks5, 1080),
             _ => return Err(wrong("invalid proxy scheme")),
         };
-        let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("missing proxy host"))?;
+        let host = url
+            .host_str()
+            .filter(|host| !host.is_empty())
+            .ok_or_else(|| wrong("missing proxy host"))?;
         let decoded = |text: &str| percent_decoded(text);
         let user = match user {
             Some(text) => {
-                let (name, password) = text.split_once(':').ok_or_else(|| wrong("invalid proxy user"))?;
+                let (name, password) =
+                    text.split_once(':').ok_or_else(|| wrong("invalid proxy user"))?;
                 Some((name.to_owned(), password.to_owned()))
             }
             None if url.username().is_empty() => None,
@@ -108,28 +113,44 @@ impl Upstream {
     /// Returns the credentials for each request or tunnel (`Basic`).
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         let (name, password) = self.user.as_ref().filter(|_| self.protocol == Protocol::Http)?;
-        let mut value =
-            HeaderValue::try_from(format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))).ok()?;
+        let mut value = HeaderValue::try_from(format!(
+            "Basic {}",
+            STANDARD.encode(format!("{name}:{password}"))
+        ))
+        .ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
     /// Turns `stream`, a connection to the proxy, into one to `host` and `port`.
-    pub(super) async fn through(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, UpstreamFailure> {
+    pub(super) async fn through(
+        &self,
+        stream: TcpStream,
+        host: &str,
+        port: u16,
+    ) -> Result<TcpStream, UpstreamFailure> {
         match self.protocol {
             Protocol::Http => self.connect(stream, host, port).await,
             Protocol::Socks5 => self.socks(stream, host, port).await,
         }
     }
 
-    async fn connect(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, UpstreamFailure> {
-        let failed =
-            |what: &dyn fmt::Display| UpstreamFailure::Proxy(format!("invalid response from the proxy {self}: {what}"));
+    async fn connect(
+        &self,
+        stream: TcpStream,
+        host: &str,
+        port: u16,
+    ) -> Result<TcpStream, UpstreamFailure> {
+        let failed = |what: &dyn fmt::Display| {
+            UpstreamFailure::Proxy(format!("invalid response from the proxy {self}: {what}"))
+        };
         let target = format!("{host}:{port}");
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| failed(&error))?;
         let connection = tokio::spawn(connection.with_upgrades());
-        let mut request = Request::builder().method(Method::CONNECT).uri(&target).header(HOST, &target);
+        let mut request =
+            Request::builder().method(Method::CONNECT).uri(&target).header(HOST, &target);
         if let Some(authorization) = self.authorization() {
             request = request.header(PROXY_AUTHORIZATION, authorization);
         }
@@ -149,7 +170,8 @@ impl Upstream {
             )));
         }
         let upgraded = hyper::upgrade::on(response).await.map_err(|error| failed(&error))?;
-        let parts = upgraded.downcast::<TokioIo<TcpStream>>().map_err(|_| failed(&"missing tunnel"))?;
+        let parts =
+            upgraded.downcast::<TokioIo<TcpStream>>().map_err(|_| failed(&"missing tunnel"))?;
         if !parts.read_buf.is_empty() {
             // The host has not received a request yet.
             return Err(failed(&"unexpected bytes after its response"));
@@ -157,10 +179,18 @@ impl Upstream {
         Ok(parts.io.into_inner())
     }
 
-    async fn socks(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, UpstreamFailure> {
+    async fn socks(
+        &self,
+        stream: TcpStream,
+        host: &str,
+        port: u16,
+    ) -> Result<TcpStream, UpstreamFailure> {
         let uri = |text: String| {
-            text.parse::<Uri>()
-                .map_err(|error| UpstreamFailure::Proxy(format!("invalid target {text} for the proxy {self}: {error}")))
+            text.parse::<Uri>().map_err(|error| {
+                UpstreamFailure::Proxy(format!(
+                    "invalid target {text} for the proxy {self}: {error}"
+                ))
+            })
         };
         let mut socks = SocksV5::new(
             uri(format!("socks5://{}:{}", self.host, self.port))?,
@@ -174,7 +204,8 @@ impl Upstream {
             Err(error) => {
                 // The reply codes of RFC 1928 that concern the destination and not the proxy.
                 let code = format!("{error:?}");
-                let of_host = ["HostUnreachable", "NetworkUnreachable", "ConnectionRefused", "TtlExpired"];
+                let of_host =
+                    ["HostUnreachable", "NetworkUnreachable", "ConnectionRefused", "TtlExpired"];
                 let text = format!("the proxy {self} failed to connect to {host}:{port}: {error}");
                 Err(if of_host.iter().any(|name| code.contains(name)) {
                     UpstreamFailure::Host(text)
@@ -224,7 +255,8 @@ fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
-        let hex = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let hex =
+            |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         match (first, tail) {
             (b'%', [high, low, after @ ..]) if hex(*high).is_some() && hex(*low).is_some() => {
                 bytes.push(hex(*high).unwrap_or_default() << 4 | hex(*low).unwrap_or_default());
@@ -249,7 +281,10 @@ mod tests {
         let separate = Upstream::parse("http://proxy.example:3128/", Some("me:p@ss:")).unwrap();
         for proxy in [&inside, &separate] {
             assert_eq!(proxy.authorization().unwrap(), "Basic bWU6cEBzczo=");
-            assert_eq!(format!("{proxy} {proxy:?}"), "http://proxy.example:3128 Upstream(http://proxy.example:3128)");
+            assert_eq!(
+                format!("{proxy} {proxy:?}"),
+                "http://proxy.example:3128 Upstream(http://proxy.example:3128)"
+            );
             assert!(!format!("{:?}", proxy.authorization()).contains("bWU6"));
         }
         assert!(Upstream::parse("socks5://e:secret@h", None).unwrap().authorization().is_none());
@@ -257,9 +292,12 @@ mod tests {
 
     #[test]
     fn errors_of_invalid_addresses_do_not_contain_the_password() {
-        for (address, user) in
-            [("https://me:secret@h", None), ("nonsense", None), ("socks5://", None), ("http://h", Some("secret"))]
-        {
+        for (address, user) in [
+            ("https://me:secret@h", None),
+            ("nonsense", None),
+            ("socks5://", None),
+            ("http://h", Some("secret")),
+        ] {
             let error = Upstream::parse(address, user).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }

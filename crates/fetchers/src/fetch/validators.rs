@@ -26,7 +26,8 @@ impl Validators {
         let read = |name: &str| {
             let value = header(headers, name)?.trim();
             let is_plain = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
-            (!value.is_empty() && value.len() <= MAX_VALIDATOR && is_plain).then(|| value.to_owned())
+            (!value.is_empty() && value.len() <= MAX_VALIDATOR && is_plain)
+                .then(|| value.to_owned())
         };
         Self { etag: read("etag"), last_modified: read("last-modified") }
     }
@@ -36,7 +37,8 @@ impl Validators {
         self.etag.is_none() && self.last_modified.is_none()
     }
 
-    /// Returns whether a 304 with `headers` is about the page with these validators: it names no other `ETag`.
+    /// Returns whether a 304 with `headers` is about the page with these validators: it names no
+    /// other `ETag`.
     pub fn are_confirmed_by(&self, headers: &[Header]) -> bool {
         let weak = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
         match (&self.etag, header(headers, "etag")) {

@@ -20,7 +20,8 @@ use fetchwise_types::time::Timestamp;
 
 /// Maximum number of redirects for a robots.txt.
 pub const MAX_REDIRECTS: u32 = 5;
-/// Bytes of a robots.txt that are read: the first 500 KiB count, and one more byte says whether the last line is whole.
+/// Bytes of a robots.txt that are read: the first 500 KiB count, and one more byte says whether the
+/// last line is whole.
 pub const MAX_READ: usize = MAX_ROBOTS_BYTES + 1;
 /// Default name of this crawler in robots.txt.
 pub const DEFAULT_AGENT: &str = "fetchwise";
@@ -81,10 +82,17 @@ impl Rules {
 
     fn without_terms(robots: Robots, now: Timestamp, lifetime: Duration) -> Self {
         let until = now.saturating_add(lifetime);
-        Self { robots, group: ANY_AGENT.into(), terms: RobotsTerms::default(), until, unknown: None }
+        Self {
+            robots,
+            group: ANY_AGENT.into(),
+            terms: RobotsTerms::default(),
+            until,
+            unknown: None,
+        }
     }
 
-    /// Returns the rule that forbids `url`, as written in the file, with its group; `None` if the crawler may fetch it.
+    /// Returns the rule that forbids `url`, as written in the file, with its group; `None` if the
+    /// crawler may fetch it.
     pub fn forbids(&self, url: &Url) -> Option<String> {
         if self.robots.is_url_allowed(url) {
             return None;
@@ -114,15 +122,20 @@ impl Rules {
         self.unknown.as_ref()
     }
 
-    /// Converts the response to a robots.txt request. A 4xx means that there are no rules. A 5xx, a 429, no response and
-    /// one that was cut off leave the rules unknown, and then no page may be fetched for a while.
+    /// Converts the response to a robots.txt request. A 4xx means that there are no rules. A 5xx, a
+    /// 429, no response and one that was cut off leave the rules unknown, and then no page may be
+    /// fetched for a while.
     pub fn from_answer(answer: &Result<Response, FetchError>, agent: &str, now: Timestamp) -> Self {
         let unknown = match answer {
             Ok(response) => match response.status {
                 // The rules that are missing may forbid what the others allow.
-                200..=299 if response.is_incomplete() => (ErrorKind::Truncated, "the file is incomplete".to_owned()),
+                200..=299 if response.is_incomplete() => {
+                    (ErrorKind::Truncated, "the file is incomplete".to_owned())
+                }
                 200..=299 => return Self::read(response.body.head(), agent, now),
-                300..=428 | 430..=499 => return Self::without_terms(Robots::allow_all(), now, LIFETIME),
+                300..=428 | 430..=499 => {
+                    return Self::without_terms(Robots::allow_all(), now, LIFETIME);
+                }
                 // "Not now" says nothing about the file.
                 429 => (ErrorKind::RateLimited, "status 429".to_owned()),
                 status => (ErrorKind::ServerError, format!("status {status}")),
@@ -139,13 +152,17 @@ impl Rules {
 
     /// Returns rules that are unknown until then, for this reason.
     pub fn unknown_until(until: Timestamp, why: Unknown) -> Self {
-        Self { unknown: Some(why), ..Self::without_terms(Robots::disallow_all(), until, Duration::ZERO) }
+        Self {
+            unknown: Some(why),
+            ..Self::without_terms(Robots::disallow_all(), until, Duration::ZERO)
+        }
     }
 
     fn bytes(&self) -> usize {
         const EACH: usize = size_of::<robotxt::Rule>();
         let rules: usize = self.robots.rules().iter().map(|rule| rule.pattern().len() + EACH).sum();
-        let maps: usize = self.robots.sitemaps().iter().map(|url| url.as_str().len() + size_of::<Url>()).sum();
+        let maps: usize =
+            self.robots.sitemaps().iter().map(|url| url.as_str().len() + size_of::<Url>()).sum();
         size_of::<Self>() + rules + maps + self.terms.bytes()
     }
 }
@@ -182,8 +199,8 @@ impl fmt::Debug for RobotsTxt {
 }
 
 impl RobotsTxt {
-    /// Returns a cache that requests files with `fetcher`, which should be a plain one, and reads the rules for the
-    /// crawler called `agent`, such as [`DEFAULT_AGENT`].
+    /// Returns a cache that requests files with `fetcher`, which should be a plain one, and reads
+    /// the rules for the crawler called `agent`, such as [`DEFAULT_AGENT`].
     pub fn new(fetcher: Arc<dyn Fetcher>, agent: impl Into<String>) -> Self {
         Self { fetcher, agent: agent.into(), cache: Mutex::default() }
     }
@@ -208,8 +225,8 @@ impl RobotsTxt {
         slot.rules.clone().filter(|rules| rules.until > now)
     }
 
-    /// Returns the lock for requests to `origin`: after waiting for it, a caller checks [`known`](Self::known) again
-    /// before its request.
+    /// Returns the lock for requests to `origin`: after waiting for it, a caller checks
+    /// [`known`](Self::known) again before its request.
     pub fn turn(&self, origin: &str) -> Arc<AsyncMutex<()>> {
         let mut cache = self.lock();
         cache.uses += 1;
@@ -254,9 +271,15 @@ impl RuleCache {
         let mut used: Vec<u64> = self.origins.values().map(|slot| slot.used).collect();
         let half = used.len() / 2;
         let (_, &mut median, _) = used.select_nth_unstable(half);
-        // An origin whose first request is pending is evicted too: its caller holds the turn, and stores the result.
+        // An origin whose first request is pending is evicted too: its caller holds the turn, and
+        // stores the result.
         self.origins.retain(|_, slot| slot.used > median);
-        self.bytes = self.origins.values().filter_map(|slot| slot.rules.as_ref()).map(|rules| rules.bytes()).sum();
+        self.bytes = self
+            .origins
+            .values()
+            .filter_map(|slot| slot.rules.as_ref())
+            .map(|rules| rules.bytes())
+            .sum();
     }
 }
 

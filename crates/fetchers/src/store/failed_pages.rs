@@ -1,10 +1,13 @@
-//! The last bodies of pages that failed, so that a person can see why: one folder per host with an index.
+//! The last bodies of pages that failed, so that a person can see why: one folder per host with an
+//! index.
 //!
 //! Owns: the files that its indexes name, and their limits.
 //!
-//! Invariants: a host has at most [`FailedPageLimits::per_host`] pages, and all hosts together at most
-//! [`FailedPageLimits::total_bytes`] of bodies; the oldest go first. An index is replaced as a whole: after a kill or on a
-//! full disk it is the old one or the new one, and names no body that is missing. Files that no index names stay. Nothing outside of the folder is written, whatever a URL or a header contains.
+//! Invariants: a host has at most [`FailedPageLimits::per_host`] pages, and all hosts together at
+//! most [`FailedPageLimits::total_bytes`] of bodies; the oldest go first. An index is replaced as a
+//! whole: after a kill or on a full disk it is the old one or the new one, and names no body that
+//! is missing. Files that no index names stay. Nothing outside of the folder is written, whatever a
+//! URL or a header contains.
 //!
 //! Must not know: why a page counts as failed.
 
@@ -79,7 +82,8 @@ pub struct FailedPage<'a> {
     pub at: Timestamp,
 }
 
-/// A line of an index. `classify --batch` reads it, and with a `label` of the page `detect check` does.
+/// A line of an index. `classify --batch` reads it, and with a `label` of the page `detect check`
+/// does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct IndexLine {
     url: String,
@@ -115,7 +119,8 @@ struct KnownPages {
 }
 
 impl FailedPages {
-    /// Opens the folder `dir`, which is created if it is missing, with the pages that earlier runs have kept in it.
+    /// Opens the folder `dir`, which is created if it is missing, with the pages that earlier runs
+    /// have kept in it.
     ///
     /// # Errors
     /// Fails if the folder cannot be created or read.
@@ -126,7 +131,8 @@ impl FailedPages {
         Ok(Self { dir, limits, known })
     }
 
-    /// Keeps the body of a page, and returns its file. An earlier one of the same URL is replaced. Blocks.
+    /// Keeps the body of a page, and returns its file. An earlier one of the same URL is replaced.
+    /// Blocks.
     ///
     /// # Errors
     /// Fails if the body or the index cannot be written. What was kept before stays.
@@ -153,7 +159,10 @@ impl FailedPages {
             gone.extend(lines.pop_front());
         }
         if let Err(error) = write_index(&folder, &lines) {
-            let is_new = known.hosts.get(host).is_none_or(|lines| lines.iter().all(|line| line.body_path != file));
+            let is_new = known
+                .hosts
+                .get(host)
+                .is_none_or(|lines| lines.iter().all(|line| line.body_path != file));
             if is_new {
                 // It would never be removed: no index names it.
                 let _ = fs::remove_file(&path);
@@ -171,14 +180,16 @@ impl FailedPages {
     /// Drops the oldest pages beyond the limit of bytes, but not the one that has just been kept.
     fn shrink(&self, known: &mut KnownPages, newest: (&str, &str)) -> io::Result<()> {
         while known.bytes > self.limits.total_bytes {
-            let Some((host, file)) = known.order.front().cloned().filter(|(host, file)| (&**host, &**file) != newest)
+            let Some((host, file)) =
+                known.order.front().cloned().filter(|(host, file)| (&**host, &**file) != newest)
             else {
                 return Ok(());
             };
             let folder = self.dir.join(&host);
             let mut kept = known.hosts.get(&host).cloned().unwrap_or_default();
             let place = kept.iter().position(|line| line.body_path == file);
-            let gone: Vec<IndexLine> = place.and_then(|place| kept.remove(place)).into_iter().collect();
+            let gone: Vec<IndexLine> =
+                place.and_then(|place| kept.remove(place)).into_iter().collect();
             let written = write_index(&folder, &kept);
             if written.is_ok() {
                 remove(&folder, &gone);
@@ -192,8 +203,10 @@ impl FailedPages {
 
 impl FailedPage<'_> {
     fn line(&self, file: &str, bytes: u64) -> IndexLine {
-        let kind = media_type(&self.response.headers).map(|kind| ("content-type".to_owned(), kind.to_owned()));
-        let (url, final_url) = (without_user(identity(self.url)), without_user(identity(&self.response.final_url)));
+        let kind = media_type(&self.response.headers)
+            .map(|kind| ("content-type".to_owned(), kind.to_owned()));
+        let (url, final_url) =
+            (without_user(identity(self.url)), without_user(identity(&self.response.final_url)));
         IndexLine {
             final_url: (final_url != url).then(|| final_url.into_owned()),
             url: url.into_owned(),
@@ -210,7 +223,8 @@ impl FailedPage<'_> {
 }
 
 impl KnownPages {
-    /// Reads the indexes below a folder. A line that is not one of an index is left out, and so is a body that is gone.
+    /// Reads the indexes below a folder. A line that is not one of an index is left out, and so is
+    /// a body that is gone.
     fn read(dir: &Path) -> io::Result<Self> {
         let mut found: Vec<(String, IndexLine)> = Vec::new();
         for host in fs::read_dir(dir)? {
@@ -288,7 +302,8 @@ mod tests {
     fn keep(pages: &FailedPages, url: &str, body: &str, at: i64) -> io::Result<PathBuf> {
         let url = Url::parse(url).unwrap();
         let headers = vec![Header::new("Content-Type", "text/html; charset=utf-8")];
-        let response = Response::new(403, headers, Body::in_memory(body.as_bytes().to_vec()), url.clone());
+        let response =
+            Response::new(403, headers, Body::in_memory(body.as_bytes().to_vec()), url.clone());
         let verdict = VerdictReason::new(Some("cues"), &["refused"], Some(12));
         let at = Timestamp::from_millis(at);
         pages.keep(&FailedPage {
@@ -320,13 +335,20 @@ mod tests {
     fn the_index_of_a_host_says_what_came_and_why_it_failed() {
         let dir = tempfile::tempdir().unwrap();
         let pages = FailedPages::open(dir.path(), FailedPageLimits::default()).unwrap();
-        let file = keep(&pages, "https://me:secret@e.org/a?b#c", "<p>no", 1_790_000_000_000).unwrap();
+        let file =
+            keep(&pages, "https://me:secret@e.org/a?b#c", "<p>no", 1_790_000_000_000).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "<p>no");
         let lines = index(dir.path(), "e.org");
         let [line] = &lines[..] else { panic!("{lines:?}") };
-        assert_eq!((line.status, &*line.error_type, &*line.fetcher), (403, "blocked_403", "direct_access"));
+        assert_eq!(
+            (line.status, &*line.error_type, &*line.fetcher),
+            (403, "blocked_403", "direct_access")
+        );
         assert_eq!(file, dir.path().join("e.org").join(&line.body_path));
-        assert!(!line.url.contains("secret") && line.verdict.as_ref().unwrap().rule.as_deref() == Some("cues"));
+        assert!(
+            !line.url.contains("secret")
+                && line.verdict.as_ref().unwrap().rule.as_deref() == Some("cues")
+        );
     }
 
     #[test]
@@ -336,9 +358,11 @@ mod tests {
         for run in 0..3 {
             let pages = FailedPages::open(dir.path(), limits).unwrap();
             for n in 0..4 {
-                keep(&pages, &format!("https://e.org/{run}/{n}"), "<p>no", run * 1_000_000 + n).unwrap();
+                keep(&pages, &format!("https://e.org/{run}/{n}"), "<p>no", run * 1_000_000 + n)
+                    .unwrap();
             }
-            keep(&pages, &format!("https://e.org/{run}/2"), "<p>again", run * 1_000_000 + 9).unwrap();
+            keep(&pages, &format!("https://e.org/{run}/2"), "<p>again", run * 1_000_000 + 9)
+                .unwrap();
         }
         let urls: Vec<_> = index(dir.path(), "e.org").into_iter().map(|line| line.url).collect();
         assert_eq!(urls, ["https://e.org/2/1", "https://e.org/2/3", "https://e.org/2/2"]);
@@ -348,16 +372,25 @@ mod tests {
     #[test]
     fn the_oldest_bodies_of_all_hosts_go_first() {
         let dir = tempfile::tempdir().unwrap();
-        let pages = FailedPages::open(dir.path(), FailedPageLimits::default().with_total_bytes(1000)).unwrap();
+        let pages =
+            FailedPages::open(dir.path(), FailedPageLimits::default().with_total_bytes(1000))
+                .unwrap();
         for n in 0..30 {
             keep(&pages, &format!("https://h{}.org/{n}", n % 7), &"x".repeat(100), n).unwrap();
         }
         let lines = |host: i64| index(dir.path(), &format!("h{host}.org"));
         let kept: usize = (0..7).map(|host| lines(host).len()).sum();
         assert_eq!(kept, 10);
-        assert!((0..7).flat_map(lines).all(|line| line.at >= rfc3339::format(Timestamp::from_millis(20))));
+        assert!(
+            (0..7)
+                .flat_map(lines)
+                .all(|line| line.at >= rfc3339::format(Timestamp::from_millis(20)))
+        );
         let large = keep(&pages, "https://big.org/", &"x".repeat(5000), 99).unwrap();
-        assert!(large.exists() && pages.known.lock().unwrap().order.len() == 1, "the newest always stays");
+        assert!(
+            large.exists() && pages.known.lock().unwrap().order.len() == 1,
+            "the newest always stays"
+        );
     }
 
     #[test]
@@ -372,9 +405,16 @@ mod tests {
                 r#"{{"url":"https://e.org/","final_url":null,"status":200,"headers":{{}},"body_path":"{path}","error_type":"x","fetcher":"x","verdict":null,"at":"1970-01-01T00:00:00Z","bytes":4}}"#
             )
         };
-        fs::write(folder.join(INDEX), format!("not json\n{}\n{}\n{{", bad("../secret"), bad("gone.html"))).unwrap();
-        let pages =
-            FailedPages::open(dir.path(), FailedPageLimits::default().with_per_host(1).with_total_bytes(0)).unwrap();
+        fs::write(
+            folder.join(INDEX),
+            format!("not json\n{}\n{}\n{{", bad("../secret"), bad("gone.html")),
+        )
+        .unwrap();
+        let pages = FailedPages::open(
+            dir.path(),
+            FailedPageLimits::default().with_per_host(1).with_total_bytes(0),
+        )
+        .unwrap();
         for n in 0..3 {
             keep(&pages, &format!("https://e.org/{n}"), "<p>no", n).unwrap();
         }
@@ -388,7 +428,8 @@ mod tests {
     #[test]
     fn what_was_kept_stays_when_nothing_can_be_written() {
         let dir = tempfile::tempdir().unwrap();
-        let pages = FailedPages::open(dir.path(), FailedPageLimits::default().with_per_host(1)).unwrap();
+        let pages =
+            FailedPages::open(dir.path(), FailedPageLimits::default().with_per_host(1)).unwrap();
         let first = keep(&pages, "https://e.org/1", "<p>one", 1).unwrap();
         let folder = dir.path().join("e.org");
         fs::remove_file(folder.join(INDEX)).unwrap();

@@ -17,7 +17,8 @@ const CHUNK: usize = 256 << 10;
 pub struct FileContent {
     /// Its length in bytes.
     pub len: u64,
-    /// Its xxh3 in 128 bits, as 32 hex digits. It recognises other content, and is not a protection against forgery.
+    /// Its xxh3 in 128 bits, as 32 hex digits. It recognises other content, and is not a protection
+    /// against forgery.
     pub hash: Box<str>,
 }
 

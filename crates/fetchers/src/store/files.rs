@@ -1,8 +1,9 @@
-//! A store with one file per page, in one folder per host. File names are readable, and no two URLs share one.
+//! A store with one file per page, in one folder per host. File names are readable, and no two URLs
+//! share one.
 //!
-//! Invariants: whatever a URL or a header contains, the file is inside the folder, and gets its name only when it is
-//! complete. Before that it has no name at all if the system supports unnamed files, so a kill leaves nothing behind. The
-//! umask of the process says who may read it.
+//! Invariants: whatever a URL or a header contains, the file is inside the folder, and gets its
+//! name only when it is complete. Before that it has no name at all if the system supports unnamed
+//! files, so a kill leaves nothing behind. The umask of the process says who may read it.
 
 use std::fs::{self, File};
 use std::io;
@@ -42,7 +43,9 @@ impl Files {
         let path = url.path().trim_matches('/');
         let suffix = UrlFeatures::extract(url).ok().and_then(|features| features.suffix);
         let stem = match &suffix {
-            Some(suffix) => path.get(..path.len().saturating_sub(suffix.as_str().len())).unwrap_or(path),
+            Some(suffix) => {
+                path.get(..path.len().saturating_sub(suffix.as_str().len())).unwrap_or(path)
+            }
             None => path,
         };
         let stem = clean(stem);
@@ -112,8 +115,8 @@ fn unnamed_in(_folder: &Path) -> Option<File> {
     None
 }
 
-/// Names an unnamed file `path`, replacing an existing file. Returns false if that is not possible: the file system has
-/// no unnamed files, or there is no `/proc`.
+/// Names an unnamed file `path`, replacing an existing file. Returns false if that is not possible:
+/// the file system has no unnamed files, or there is no `/proc`.
 #[cfg(target_os = "linux")]
 fn give_name(file: &File, folder: &Path, path: &Path) -> bool {
     use std::os::fd::AsRawFd as _;
@@ -121,9 +124,12 @@ fn give_name(file: &File, folder: &Path, path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, linkat};
 
     let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let link = |to: &Path| linkat(CWD, &nameless, CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from);
+    let link = |to: &Path| {
+        linkat(CWD, &nameless, CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
+    };
     match link(path) {
-        // A link cannot replace a file, so the file first gets a temporary name and is then renamed.
+        // A link cannot replace a file, so the file first gets a temporary name and is then
+        // renamed.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             part().make_in(folder, link).is_ok_and(|linked| linked.persist(path).is_ok())
         }
@@ -136,8 +142,8 @@ fn give_name(_file: &File, _folder: &Path, _path: &Path) -> bool {
     false
 }
 
-/// Replaces everything but letters, digits, dots and dashes by `_`. The result never leaves the folder, is never long,
-/// and never looks like an option to a program.
+/// Replaces everything but letters, digits, dots and dashes by `_`. The result never leaves the
+/// folder, is never long, and never looks like an option to a program.
 fn clean(text: &str) -> String {
     let kept: String = text
         .chars()
@@ -183,7 +189,9 @@ mod tests {
         assert!(plain.starts_with("e.org/wiki_Rust-") && plain.ends_with(".html"), "{plain}");
         assert!(name("http://e.org/a/b.PDF", "text/html").ends_with(".pdf"));
         assert!(name("http://e.org/", "text/html").starts_with("e.org/index-"));
-        for nasty in ["http://e.org/..%2f..%2fetc/passwd", "http://[::1]/%00", "http://e.org/....//....//"] {
+        for nasty in
+            ["http://e.org/..%2f..%2fetc/passwd", "http://[::1]/%00", "http://e.org/....//....//"]
+        {
             let name = name(nasty, "text/html");
             assert_eq!(Path::new(&name).components().count(), 2, "{name}");
             assert!(!name.contains(".."), "{name}");
@@ -199,7 +207,12 @@ mod tests {
 
     #[test]
     fn no_name_begins_with_a_dash() {
-        for url in ["http://e.org/-rf", "http://-e.example/", "http://e.org/.-x", "http://e.org/--help.txt"] {
+        for url in [
+            "http://e.org/-rf",
+            "http://-e.example/",
+            "http://e.org/.-x",
+            "http://e.org/--help.txt",
+        ] {
             let name = name(url, "text/html");
             assert!(name.split('/').all(|part| !part.starts_with('-')), "{name}");
         }

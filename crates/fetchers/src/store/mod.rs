@@ -1,5 +1,6 @@
-//! Stores for delivered bodies. [`files`] writes one file per page, [`warc`] one archive for all. A crawler that keeps
-//! bodies itself needs none. [`failed_pages`] keeps the last bodies of pages that failed.
+//! Stores for delivered bodies. [`files`] writes one file per page, [`warc`] one archive for all. A
+//! crawler that keeps bodies itself needs none. [`failed_pages`] keeps the last bodies of pages
+//! that failed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,15 +59,15 @@ pub trait Store: Send + Sync {
         Ok(StoredBody { file, content, record: None })
     }
 
-    /// Returns whether a body that an earlier crawl stored is still there as it was stored, in a form that this store can
-    /// refer to. Blocks: it reads the body.
+    /// Returns whether a body that an earlier crawl stored is still there as it was stored, in a
+    /// form that this store can refer to. Blocks: it reads the body.
     fn holds(&self, body: &StoredBody) -> bool {
         let StoredBody { file, content: Some(content), record: None } = body else { return false };
         FileContent::of(file).is_ok_and(|found| found == *content)
     }
 
-    /// Records that the page is the same as `earlier`. `page.response` is the 304. A store of files only looks whether it
-    /// still [holds](Self::holds) the body. Blocks.
+    /// Records that the page is the same as `earlier`. `page.response` is the 304. A store of files
+    /// only looks whether it still [holds](Self::holds) the body. Blocks.
     ///
     /// # Errors
     /// Fails if that could not be recorded, or if the body is gone.
@@ -76,8 +77,8 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// Makes the files of a builder as readable as the umask says: temporary files are private, and what a store writes is not
-/// temporary.
+/// Makes the files of a builder as readable as the umask says: temporary files are private, and
+/// what a store writes is not temporary.
 fn readable_by_umask(builder: &mut tempfile::Builder<'_, '_>) {
     #[cfg(unix)]
     {
@@ -90,7 +91,10 @@ fn readable_by_umask(builder: &mut tempfile::Builder<'_, '_>) {
 
 /// Returns the error of an unchanged page whose earlier body is gone.
 fn body_is_gone(file: &Path) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, format!("its earlier body in {} is gone or has changed", file.display()))
+    io::Error::new(
+        io::ErrorKind::NotFound,
+        format!("its earlier body in {} is gone or has changed", file.display()),
+    )
 }
 
 /// The place of a stored body.

@@ -1,9 +1,12 @@
-//! The validators of delivered pages: `ETag` and `Last-Modified`, with the place of the stored body and the page's terms.
+//! The validators of delivered pages: `ETag` and `Last-Modified`, with the place of the stored body
+//! and the page's terms.
 //!
-//! Owns: a file of JSON lines, one for each change, and the index of the newest line of each URL (16 bytes for each).
+//! Owns: a file of JSON lines, one for each change, and the index of the newest line of each URL
+//! (16 bytes for each).
 //!
-//! Invariants: the file only grows while it is open. A line that is incomplete or damaged says nothing: its page is
-//! requested in full. A file that is mostly outdated is rewritten when it is opened.
+//! Invariants: the file only grows while it is open. A line that is incomplete or damaged says
+//! nothing: its page is requested in full. A file that is mostly outdated is rewritten when it is
+//! opened.
 //!
 //! Must not know: when a page is revalidated. The pipeline decides that.
 
@@ -52,8 +55,8 @@ pub struct CachedPage {
     /// Where its body is; `None` if it was not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<StoredBody>,
-    /// The terms in its headers and in the page, as the crawl that fetched it read them. `None` if they are unknown: an
-    /// earlier release wrote the entry.
+    /// The terms in its headers and in the page, as the crawl that fetched it read them. `None` if
+    /// they are unknown: an earlier release wrote the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<Vec<Term>>,
     /// Whether the entry ends the page's earlier one.
@@ -62,9 +65,15 @@ pub struct CachedPage {
 }
 
 impl CachedPage {
-    /// Returns the entry of a page that came in full at `now`; `None` if it may not be kept, or has nothing to
-    /// revalidate it with.
-    pub fn of(url: &Url, headers: &[Header], bytes: u64, body: Option<StoredBody>, now: Timestamp) -> Option<Self> {
+    /// Returns the entry of a page that came in full at `now`; `None` if it may not be kept, or has
+    /// nothing to revalidate it with.
+    pub fn of(
+        url: &Url,
+        headers: &[Header],
+        bytes: u64,
+        body: Option<StoredBody>,
+        now: Timestamp,
+    ) -> Option<Self> {
         let validators = Validators::of(headers);
         let fresh_until = fresh_until(headers, now);
         if has_directive(headers, "no-store") || validators.is_empty() && fresh_until.is_none() {
@@ -72,7 +81,16 @@ impl CachedPage {
         }
         let (url, fetched_at) = (identity(url).to_owned(), now.as_millis());
         let fresh_until = fresh_until.map(Timestamp::as_millis);
-        Some(Self { url, validators, fetched_at, fresh_until, bytes, body, terms: Some(Vec::new()), gone: false })
+        Some(Self {
+            url,
+            validators,
+            fetched_at,
+            fresh_until,
+            bytes,
+            body,
+            terms: Some(Vec::new()),
+            gone: false,
+        })
     }
 
     /// Returns the entry of a page with these terms.
@@ -81,8 +99,8 @@ impl CachedPage {
         Self { terms: Some(bounded(terms)), ..self }
     }
 
-    /// Returns the terms after a 304 with `headers`, in which `named` are. A header of the 304 replaces the one of the
-    /// stored response (RFC 9111, section 3.2); all other terms stay.
+    /// Returns the terms after a 304 with `headers`, in which `named` are. A header of the 304
+    /// replaces the one of the stored response (RFC 9111, section 3.2); all other terms stay.
     pub fn terms_after(&self, headers: &[Header], named: Vec<Term>) -> Vec<Term> {
         let is_replaced = |term: &&Term| {
             let name = match term.vocabulary {
@@ -103,17 +121,28 @@ impl CachedPage {
             etag: named.etag.or(self.validators.etag),
             last_modified: named.last_modified.or(self.validators.last_modified),
         };
-        Self { validators, fresh_until: fresh_until(headers, now).map(Timestamp::as_millis), ..self }
+        Self {
+            validators,
+            fresh_until: fresh_until(headers, now).map(Timestamp::as_millis),
+            ..self
+        }
     }
 
     /// Returns the entry that ends it.
     fn end(&self) -> Self {
-        Self { gone: true, body: None, terms: None, validators: Validators::default(), ..self.clone() }
+        Self {
+            gone: true,
+            body: None,
+            terms: None,
+            validators: Validators::default(),
+            ..self.clone()
+        }
     }
 
     /// Returns whether it is fresh at `now`: the site said that it does not change until later.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        self.fresh_until.is_some_and(|until| now.as_millis() < until && now.as_millis() >= self.fetched_at)
+        self.fresh_until
+            .is_some_and(|until| now.as_millis() < until && now.as_millis() >= self.fetched_at)
     }
 
     /// Returns whether it is so old at `now` that it is requested in full.
@@ -141,7 +170,9 @@ fn has_directive(headers: &[Header], name: &str) -> bool {
 
 fn directives(headers: &[Header]) -> impl Iterator<Item = String> {
     let values = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("cache-control"));
-    values.flat_map(|header| header.value.split(',')).map(|directive| directive.trim().to_ascii_lowercase())
+    values
+        .flat_map(|header| header.value.split(','))
+        .map(|directive| directive.trim().to_ascii_lowercase())
 }
 
 /// The validators of every page that a data directory knows.
@@ -173,7 +204,8 @@ impl ValidatorLog {
         Ok(Self { state: Mutex::new(state), query_hash: None })
     }
 
-    /// Returns the log with hashes in place of the query values of URLs. What was written before stays, and is not found.
+    /// Returns the log with hashes in place of the query values of URLs. What was written before
+    /// stays, and is not found.
     #[must_use]
     pub fn with_query_hash(self, query_hash: Option<QueryHash>) -> Self {
         Self { query_hash, ..self }
@@ -195,7 +227,8 @@ impl ValidatorLog {
         let mut state = self.lock();
         let at = *state.newest.get(&xxh3_64(name.as_bytes()))?;
         // Two URLs may have the same hash: the newer one is known.
-        let page = state.line_at(at).ok().flatten().filter(|page| page.url == name && !page.gone)?;
+        let page =
+            state.line_at(at).ok().flatten().filter(|page| page.url == name && !page.gone)?;
         if self.query_hash.is_some() { named(page, url) } else { Some(page) }
     }
 
@@ -237,13 +270,14 @@ impl ValidatorLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, LogState> {
-        // An entry is written before it is indexed, so the state is consistent even if a thread panicked with it.
+        // An entry is written before it is indexed, so the state is consistent even if a thread
+        // panicked with it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns an entry of the file with the URL that was asked for. `None` if its record in an archive has another URL, which is
-/// not known any more.
+/// Returns an entry of the file with the URL that was asked for. `None` if its record in an archive
+/// has another URL, which is not known any more.
 fn named(mut page: CachedPage, url: &str) -> Option<CachedPage> {
     if let Some(record) = page.body.as_mut().and_then(|body| body.record.as_mut()) {
         if record.url != page.url {
@@ -322,7 +356,8 @@ impl LogState {
     fn rewritten(mut self, path: &Path) -> io::Result<Self> {
         let mut offsets: Vec<u64> = self.newest.values().copied().collect();
         offsets.sort_unstable();
-        let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder =
+            path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let fresh: PathBuf = {
             let mut file = tempfile::Builder::new().prefix(".part-").tempfile_in(folder)?;
             for at in offsets {
@@ -407,13 +442,18 @@ mod tests {
         let log = ValidatorLog::open(&path).unwrap();
         assert_eq!(log.get(&url(1)), Some(CachedPage { terms: None, ..page(1, "\"a\"") }));
         let term = |place, purpose| Term::new(Vocabulary::ContentUsage, place, purpose, false);
-        let own = vec![term(TermPlace::Header, Purpose::TrainAi), term(TermPlace::Meta, Purpose::Search)];
+        let own =
+            vec![term(TermPlace::Header, Purpose::TrainAi), term(TermPlace::Meta, Purpose::Search)];
         log.put(&page(2, "\"a\"").with_terms([own.clone(), own.clone()].concat())).unwrap();
         drop(log);
         let read = ValidatorLog::open(&path).unwrap().get(&url(2)).unwrap();
         assert_eq!(read.terms.as_ref(), Some(&own));
         let after = |headers: &[Header]| read.terms_after(headers, header_terms(headers, "x"));
-        assert_eq!(after(&[Header::new("ETag", "\"a\"")]), own, "a 304 that says nothing changes nothing");
+        assert_eq!(
+            after(&[Header::new("ETag", "\"a\"")]),
+            own,
+            "a 304 that says nothing changes nothing"
+        );
         let permits = after(&[Header::new("Content-Usage", "train-ai=y")]);
         assert_eq!(permits, [own[1].clone(), Term { allowed: Some(true), ..own[0].clone() }]);
         assert_eq!(after(&[Header::new("Content-Signal", "search=no")]).len(), 3);
@@ -426,8 +466,11 @@ mod tests {
         let log = ValidatorLog::open(&path).unwrap();
         log.put(&page(1, "\"a\"")).unwrap();
         let file = PathBuf::from("x".repeat(MAX_LINE as usize));
-        log.put(&CachedPage { body: Some(StoredBody { file, content: None, record: None }), ..page(1, "\"b\"") })
-            .unwrap();
+        log.put(&CachedPage {
+            body: Some(StoredBody { file, content: None, record: None }),
+            ..page(1, "\"b\"")
+        })
+        .unwrap();
         assert_eq!(log.get(&url(1)), None);
         drop(log);
         assert_eq!(ValidatorLog::open(&path).unwrap().get(&url(1)), None);
@@ -452,21 +495,31 @@ mod tests {
     #[test]
     fn freshness_follows_cache_control_and_age() {
         let of = |headers: &[(&str, &str)]| {
-            let headers: Vec<Header> = headers.iter().map(|(name, value)| Header::new(*name, *value)).collect();
+            let headers: Vec<Header> =
+                headers.iter().map(|(name, value)| Header::new(*name, *value)).collect();
             CachedPage::of(&url(1), &headers, 0, None, NOW)
         };
         let fresh = of(&[("Cache-Control", "public, Max-Age=60"), ("age", "20")]).unwrap();
         assert_eq!((fresh.is_fresh(after(39)), fresh.is_fresh(after(40))), (true, false));
-        assert!(!of(&[("cache-control", "max-age=60, no-cache"), ("etag", "\"a\"")]).unwrap().is_fresh(NOW));
-        for none in
-            [vec![], vec![("etag", "\"a\""), ("cache-control", "no-store")], vec![("cache-control", "max-age=x")]]
-        {
+        assert!(
+            !of(&[("cache-control", "max-age=60, no-cache"), ("etag", "\"a\"")])
+                .unwrap()
+                .is_fresh(NOW)
+        );
+        for none in [
+            vec![],
+            vec![("etag", "\"a\""), ("cache-control", "no-store")],
+            vec![("cache-control", "max-age=x")],
+        ] {
             assert_eq!(of(&none), None);
         }
         let long = "e".repeat(300);
         assert_eq!(of(&[("etag", &long)]), None);
         let tagged = of(&[("etag", "W/\"a\"")]).unwrap();
-        assert!((!tagged.is_expired(after(86_400)), tagged.is_expired(after(30 * 86_400))) == (true, true));
+        assert!(
+            (!tagged.is_expired(after(86_400)), tagged.is_expired(after(30 * 86_400)))
+                == (true, true)
+        );
         assert!(tagged.validators.are_confirmed_by(&[Header::new("ETag", "\"a\"")]));
         assert!(!tagged.validators.are_confirmed_by(&[Header::new("ETag", "\"b\"")]));
         assert!(tagged.validators.are_confirmed_by(&[]));

@@ -1,4 +1,5 @@
-//! `BrowserFetcher` against real servers on loopback, with the real Chromium. Each test is bounded in time.
+//! `BrowserFetcher` against real servers on loopback, with the real Chromium. Each test is bounded
+//! in time.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -43,7 +44,10 @@ pub(super) struct Site {
 
 impl Site {
     /// Serves `respond(path)` on a free port of `ip`.
-    async fn on(ip: &str, respond: impl Fn(String) -> Reply + Clone + Send + Sync + 'static) -> Self {
+    async fn on(
+        ip: &str,
+        respond: impl Fn(String) -> Reply + Clone + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
@@ -70,14 +74,17 @@ impl Site {
                     }
                 });
                 tokio::spawn(
-                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
+                    hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service),
                 );
             }
         });
         Self { address, connections, requests }
     }
 
-    pub(super) async fn new(respond: impl Fn(String) -> Reply + Clone + Send + Sync + 'static) -> Self {
+    pub(super) async fn new(
+        respond: impl Fn(String) -> Reply + Clone + Send + Sync + 'static,
+    ) -> Self {
         Self::on("127.0.0.1", respond).await
     }
 
@@ -118,7 +125,10 @@ pub(super) fn browser() -> Option<BrowserFetcher> {
 pub(super) fn browser_with(options: BrowserOptions) -> Option<BrowserFetcher> {
     let program = chromium()?;
     let guard = AddressGuard::new([parse_network("127.0.0.0/24").unwrap()], false);
-    Some(BrowserFetcher::new(program, options, Dialer::with_resolver(guard, Arc::new(Names))).unwrap())
+    Some(
+        BrowserFetcher::new(program, options, Dialer::with_resolver(guard, Arc::new(Names)))
+            .unwrap(),
+    )
 }
 
 /// A resolver with fixed names, without lookups over the network.
@@ -145,14 +155,19 @@ impl Resolve for Names {
 /// Starts a TLS server with an unknown certificate.
 async fn self_signed_server() -> SocketAddr {
     let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
+    let certificate = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()])
         .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key)
+        .self_signed(&key)
         .unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(
+        rustls::crypto::ring::default_provider(),
+    ))
+    .with_safe_default_protocol_versions()
+    .unwrap()
+    .with_no_client_auth()
+    .with_single_cert(vec![certificate.der().clone()], key)
+    .unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -164,7 +179,11 @@ async fn self_signed_server() -> SocketAddr {
     address
 }
 
-pub(super) async fn get(browser: &BrowserFetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
+pub(super) async fn get(
+    browser: &BrowserFetcher,
+    url: &Url,
+    limits: &Limits,
+) -> Result<Response, FetchError> {
     browser.fetch(Request::new(url, limits)).await
 }
 
@@ -240,13 +259,24 @@ async fn status_headers_and_final_url_are_the_main_documents() {
         "/old" => reply(302, &[("location", "/new")], ""),
         "/new" => reply(
             200,
-            &[("content-type", "text/html"), ("x-which", "main"), ("set-cookie", "a=1"), ("set-cookie", "b=2")],
+            &[
+                ("content-type", "text/html"),
+                ("x-which", "main"),
+                ("set-cookie", "a=1"),
+                ("set-cookie", "b=2"),
+            ],
             "<p>arrived</p><img src=/missing.png>",
         ),
         "/js" => html("<script>location.replace('/new')</script>leaving"),
         "/gone" => reply(410, &[("content-type", "text/html")], "<p>gone for good</p>"),
-        "/broken" => reply(503, &[("content-type", "text/html"), ("retry-after", "7")], "<p>later</p>"),
-        "/secret" => reply(401, &[("content-type", "text/html"), ("www-authenticate", "Basic realm=x")], "<p>who?</p>"),
+        "/broken" => {
+            reply(503, &[("content-type", "text/html"), ("retry-after", "7")], "<p>later</p>")
+        }
+        "/secret" => reply(
+            401,
+            &[("content-type", "text/html"), ("www-authenticate", "Basic realm=x")],
+            "<p>who?</p>",
+        ),
         "/nothing" => reply(204, &[("x-which", "nothing")], ""),
         _ => reply(404, &[("content-type", "text/html")], "<p>no such page</p>"),
     })
@@ -255,10 +285,17 @@ async fn status_headers_and_final_url_are_the_main_documents() {
     bounded(&browser, async {
         for from in ["/old", "/js"] {
             let response = get(&browser, &site.url(from), &seconds(20)).await.unwrap();
-            assert_eq!((response.status, response.final_url.clone()), (200, site.url("/new")), "{from}");
+            assert_eq!(
+                (response.status, response.final_url.clone()),
+                (200, site.url("/new")),
+                "{from}"
+            );
             assert_eq!(header(&response.headers, "x-which"), Some("main"));
-            let cookies: Vec<_> =
-                response.headers.iter().filter(|h| h.name.eq_ignore_ascii_case("set-cookie")).collect();
+            let cookies: Vec<_> = response
+                .headers
+                .iter()
+                .filter(|h| h.name.eq_ignore_ascii_case("set-cookie"))
+                .collect();
             assert_eq!(cookies.len(), 2, "repeated headers stay separate");
             assert!(text(&response).contains("<p>arrived</p>"));
         }
@@ -282,7 +319,8 @@ async fn status_headers_and_final_url_are_the_main_documents() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn responses_other_than_html_are_the_sent_bytes() {
-    let pdf: Vec<u8> = b"%PDF-1.4\n".iter().copied().chain((0..=255).cycle().take(700_000)).collect();
+    let pdf: Vec<u8> =
+        b"%PDF-1.4\n".iter().copied().chain((0..=255).cycle().take(700_000)).collect();
     let sent = pdf.clone();
     let site = Site::new(move |path| match path.as_str() {
         "/a.pdf" => reply(200, &[("content-type", "application/pdf")], sent.clone()),
@@ -291,7 +329,10 @@ async fn responses_other_than_html_are_the_sent_bytes() {
         "/a.png" => reply(200, &[("content-type", "image/png")], &b"\x89PNG\r\n\x1a\n"[..]),
         "/report" => reply(
             200,
-            &[("content-type", "text/html"), ("content-disposition", "attachment; filename=r.html")],
+            &[
+                ("content-type", "text/html"),
+                ("content-disposition", "attachment; filename=r.html"),
+            ],
             "<p>kept as it is",
         ),
         "/zip" => reply(200, &[("content-type", "application/zip")], "PK\x03\x04"),
@@ -326,7 +367,8 @@ async fn responses_other_than_html_are_the_sent_bytes() {
     .await;
 }
 
-/// Serves pages that never come to rest (path, HTML, and a part of what is read), and expects that each is read as it is.
+/// Serves pages that never come to rest (path, HTML, and a part of what is read), and expects that
+/// each is read as it is.
 async fn expect_read_as_they_are(pages: &'static [(&str, &str, &str)]) {
     let site = Site::new(|path| match path.as_str() {
         "/file" => reply(200, &[("content-type", "application/octet-stream")], "data"),
@@ -337,14 +379,18 @@ async fn expect_read_as_they_are(pages: &'static [(&str, &str, &str)]) {
         },
     })
     .await;
-    let options =
-        BrowserOptions { max_settle: Duration::from_millis(1500), give_in_percent: 10, ..BrowserOptions::default() };
+    let options = BrowserOptions {
+        max_settle: Duration::from_millis(1500),
+        give_in_percent: 10,
+        ..BrowserOptions::default()
+    };
     let Some(browser) = browser_with(options) else { return };
     bounded(&browser, async {
         // Most of the deadline is a reserve for a busy machine.
         for (path, _, part) in pages {
             let mut response = get(&browser, &site.url(path), &seconds(40)).await;
-            // On a machine that is too busy for a page's scripts the fetch ends as a local fault, and a crawler tries again.
+            // On a machine that is too busy for a page's scripts the fetch ends as a local fault,
+            // and a crawler tries again.
             while matches!(&response, Err(error) if error.local) {
                 response = get(&browser, &site.url(path), &seconds(40)).await;
             }
@@ -358,9 +404,17 @@ async fn expect_read_as_they_are(pages: &'static [(&str, &str, &str)]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_whose_requests_never_end_is_read_as_it_is() {
     expect_read_as_they_are(&[
-        ("/polls", "<p id=x>polling</p><script>setInterval(() => fetch('/tick'), 50)</script>", ">polling</p>"),
+        (
+            "/polls",
+            "<p id=x>polling</p><script>setInterval(() => fetch('/tick'), 50)</script>",
+            ">polling</p>",
+        ),
         ("/long-poll", "<p>waiting</p><script>fetch('/slow/60000')</script>", "<p>waiting</p>"),
-        ("/events", "<p>streaming</p><script>new EventSource('/slow/60000')</script>", "<p>streaming</p>"),
+        (
+            "/events",
+            "<p>streaming</p><script>new EventSource('/slow/60000')</script>",
+            "<p>streaming</p>",
+        ),
         ("/slow-image", "<p>pictures</p><img src=/slow/60000>", "<p>pictures</p>"),
     ])
     .await;
@@ -413,15 +467,25 @@ async fn a_page_that_opens_loads_or_asks_for_something_is_read_as_it_is() {
     .await;
 }
 
-/// A navigation that becomes a download does not replace the document, and neither does one without content.
+/// A navigation that becomes a download does not replace the document, and neither does one without
+/// content.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_that_starts_a_download_stays_the_page() {
     const WAYS: [(&str, &str); 8] = [
         ("/location", "setTimeout(() => location = '/setup.zip', 20)"),
-        ("/click", "setTimeout(() => { const a = document.createElement('a'); a.href = '/setup.zip'; a.click() }, 20)"),
-        ("/download", "{ const a = document.createElement('a'); a.href = '/setup.zip'; a.download = 'x'; a.click() }"),
+        (
+            "/click",
+            "setTimeout(() => { const a = document.createElement('a'); a.href = '/setup.zip'; a.click() }, 20)",
+        ),
+        (
+            "/download",
+            "{ const a = document.createElement('a'); a.href = '/setup.zip'; a.download = 'x'; a.click() }",
+        ),
         ("/attachment", "setTimeout(() => location = '/page.html', 20)"),
-        ("/frame", "{ const f = document.createElement('iframe'); f.src = '/setup.zip'; document.body.append(f) }"),
+        (
+            "/frame",
+            "{ const f = document.createElement('iframe'); f.src = '/setup.zip'; document.body.append(f) }",
+        ),
         (
             "/blob",
             "setTimeout(() => location = URL.createObjectURL(new Blob(['PK'], { type: 'application/zip' })), 20)",
@@ -432,9 +496,14 @@ async fn a_page_that_starts_a_download_stays_the_page() {
     let thanks = format!("<h1>Thanks</h1><p>{}</p>", "Your download begins. ".repeat(20));
     let site = Site::new(move |path| match path.as_str() {
         "/setup.zip" => reply(200, &[("content-type", "application/zip")], vec![b'P'; 4000]),
-        "/large.zip" => reply(200, &[("content-type", "application/octet-stream")], vec![b'P'; 200_000]),
+        "/large.zip" => {
+            reply(200, &[("content-type", "application/octet-stream")], vec![b'P'; 200_000])
+        }
         "/page.html" => {
-            let headers = [("content-type", "text/html"), ("content-disposition", "attachment; filename=a.html")];
+            let headers = [
+                ("content-type", "text/html"),
+                ("content-disposition", "attachment; filename=a.html"),
+            ];
             reply(200, &headers, "<p>not this</p>")
         }
         "/no-content" => reply(204, &[], ""),
@@ -450,16 +519,25 @@ async fn a_page_that_starts_a_download_stays_the_page() {
     bounded(&browser, async {
         let limits = Limits { max_body: 100_000, ..seconds(60) };
         for path in WAYS.iter().map(|(path, _)| *path).chain(["/refresh"]) {
-            let response = get(&browser, &site.url(path), &limits).await.unwrap_or_else(|why| panic!("{path}: {why}"));
+            let response = get(&browser, &site.url(path), &limits)
+                .await
+                .unwrap_or_else(|why| panic!("{path}: {why}"));
             assert_eq!((response.status, response.final_url.path()), (200, path));
             assert!(text(&response).contains("<h1>Thanks</h1>"), "{path}: {}", text(&response));
         }
         // What is a file from the first on is delivered.
         for path in ["/setup.zip", "/moved"] {
             let response = get(&browser, &site.url(path), &limits).await.unwrap();
-            assert_eq!((response.final_url.path(), response.body.len()), ("/setup.zip", 4000), "{path}");
+            assert_eq!(
+                (response.final_url.path(), response.body.len()),
+                ("/setup.zip", 4000),
+                "{path}"
+            );
         }
-        assert_eq!(text(&get(&browser, &site.url("/page.html"), &limits).await.unwrap()), "<p>not this</p>");
+        assert_eq!(
+            text(&get(&browser, &site.url("/page.html"), &limits).await.unwrap()),
+            "<p>not this</p>"
+        );
     })
     .await;
 }
@@ -475,14 +553,20 @@ async fn limits_end_a_fetch_with_their_own_error() {
             frame
         })))
     };
-    let typed = move |kind: &str| hyper::Response::builder().header("content-type", kind).body(endless()).unwrap();
+    let typed = move |kind: &str| {
+        hyper::Response::builder().header("content-type", kind).body(endless()).unwrap()
+    };
     let site = Site::new(move |path| match path.as_str() {
         "/endless.html" => typed("text/html"),
         "/endless.bin" => typed("application/octet-stream"),
         "/long.html" => html(vec![b'x'; 200_000]),
         "/long.bin" => reply(200, &[("content-type", "application/pdf")], vec![b'x'; 200_000]),
         "/grows" => html("<p id=x></p><script>x.textContent = 'x'.repeat(200_000)</script>"),
-        "/head" => reply(200, &[("content-type", "text/html"), ("x-long", &"x".repeat(70_000))], "<p>page</p>"),
+        "/head" => reply(
+            200,
+            &[("content-type", "text/html"), ("x-long", &"x".repeat(70_000))],
+            "<p>page</p>",
+        ),
         "/loop" => reply(302, &[("location", "/loop2")], ""),
         "/loop2" => reply(302, &[("location", "/loop")], ""),
         "/reload" => html("<script>location.reload()</script>"),
@@ -510,12 +594,18 @@ async fn limits_end_a_fetch_with_their_own_error() {
             ("/scheme", ErrorKind::RedirectLoop),
             ("/slow/60000", ErrorKind::Timeout),
         ] {
-            let limits =
-                Limits { deadline: Duration::from_secs(if path == "/slow/60000" { 2 } else { 30 }), ..limits.clone() };
-            let error = get(&browser, &site.url(path), &limits).await.map(|r| r.status).unwrap_err();
+            let limits = Limits {
+                deadline: Duration::from_secs(if path == "/slow/60000" { 2 } else { 30 }),
+                ..limits.clone()
+            };
+            let error =
+                get(&browser, &site.url(path), &limits).await.map(|r| r.status).unwrap_err();
             assert_eq!(error.kind, kind, "{path}: {error}");
         }
-        assert_eq!(get(&browser, &site.url("/three"), &limits).await.unwrap().final_url, site.url("/"));
+        assert_eq!(
+            get(&browser, &site.url("/three"), &limits).await.unwrap().final_url,
+            site.url("/")
+        );
         // The tabs still work.
         assert!(text(&get(&browser, &site.url("/"), &seconds(30)).await.unwrap()).contains("home"));
     })
@@ -567,11 +657,17 @@ async fn refused_addresses_are_never_dialled() {
             let error = get(&browser, &url, &seconds(20)).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::RefusedAddress, "{url}: {error}");
         }
-        let by_name = Url::parse(&format!("http://outside.test:{}/nowhere", site.address.port())).unwrap();
-        assert_eq!(get(&browser, &by_name, &seconds(20)).await.unwrap().status, 404, "another name is allowed");
+        let by_name =
+            Url::parse(&format!("http://outside.test:{}/nowhere", site.address.port())).unwrap();
+        assert_eq!(
+            get(&browser, &by_name, &seconds(20)).await.unwrap().status,
+            404,
+            "another name is allowed"
+        );
         assert_eq!(shut.connections.load(Ordering::SeqCst), 0, "a refused address was dialled");
         let mut buffer = [0; 1500];
-        let datagram = tokio::time::timeout(Duration::from_millis(300), udp.recv_from(&mut buffer)).await;
+        let datagram =
+            tokio::time::timeout(Duration::from_millis(300), udp.recv_from(&mut buffer)).await;
         assert!(datagram.is_err(), "WebRTC bypassed the proxy");
     })
     .await;
@@ -619,7 +715,10 @@ async fn failed_navigations_have_their_own_error_kinds() {
             // Chromium refuses this port itself: another fetcher may do better.
             ("http://127.0.0.1:25/".to_owned(), ErrorKind::NetworkError),
         ] {
-            let error = get(&browser, &Url::parse(&url).unwrap(), &seconds(20)).await.map(|r| text(&r)).unwrap_err();
+            let error = get(&browser, &Url::parse(&url).unwrap(), &seconds(20))
+                .await
+                .map(|r| text(&r))
+                .unwrap_err();
             println!("{url}: {error}");
             assert_eq!(error.kind, kind, "{url}: {error}");
             assert_eq!(error.unavailable, url.ends_with(":25/"), "{url}: {error}");
@@ -658,25 +757,41 @@ async fn pages_of_one_origin_share_scripts_and_styles_and_nothing_else() {
         let mut counts = Vec::new();
         for path in ["/a", "/b", "/c", "/a"] {
             let page = get(&browser, &site.url(path), &seconds(20)).await.unwrap();
-            assert!(text(&page).contains("<p>[] [undefined] [undefined]</p>"), "{path}: {}", text(&page));
+            assert!(
+                text(&page).contains("<p>[] [undefined] [undefined]</p>"),
+                "{path}: {}",
+                text(&page)
+            );
             counts.push(page.requests.unwrap());
         }
-        assert!(counts[1] + 2 <= counts[0] && counts[2] == counts[1] && counts[3] == counts[0], "{counts:?}");
+        assert!(
+            counts[1] + 2 <= counts[0] && counts[2] == counts[1] && counts[3] == counts[0],
+            "{counts:?}"
+        );
     })
     .await;
     let documents = |(path, _): &&SeenRequest| path.len() == 2;
     let requests = site.requests.lock().unwrap().clone();
-    assert_eq!(requests.iter().filter(documents).count(), 4, "each document is requested, the same one too");
+    assert_eq!(
+        requests.iter().filter(documents).count(),
+        4,
+        "each document is requested, the same one too"
+    );
     assert_eq!(requests.len(), 4 + 2 + 2, "{requests:?}");
-    assert!(requests.iter().filter(documents).all(|(_, headers)| !headers.contains_key("cookie")), "{requests:?}");
+    assert!(
+        requests.iter().filter(documents).all(|(_, headers)| !headers.contains_key("cookie")),
+        "{requests:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stealthy_browser_shares_no_cache() {
     let site = Site::new(|path| match path.as_str() {
-        "/style.css" => {
-            reply(200, &[("content-type", "text/css"), ("cache-control", "max-age=3600")], "p { color: red }")
-        }
+        "/style.css" => reply(
+            200,
+            &[("content-type", "text/css"), ("cache-control", "max-age=3600")],
+            "p { color: red }",
+        ),
         _ => html("<link rel=stylesheet href=/style.css><p>text</p>"),
     })
     .await;
@@ -712,12 +827,14 @@ async fn fetches_share_nothing_and_run_concurrently() {
         assert_eq!(site.requests_of("/set"), 2, "another fetch's cache is not used");
         let read = get(&browser, &site.url("/read"), &seconds(20)).await.unwrap();
         assert!(text(&read).contains("<p>undefined</p>"), "{}", text(&read));
-        let with_cookie = site.requests.lock().unwrap().iter().filter(|(_, h)| h.contains_key("cookie")).count();
+        let with_cookie =
+            site.requests.lock().unwrap().iter().filter(|(_, h)| h.contains_key("cookie")).count();
         assert_eq!(with_cookie, 0);
 
         let (browser, limits) = (&browser, &seconds(30));
         let urls: Vec<Url> = (0..8).map(|n| site.url(&format!("/page{n}"))).collect();
-        let fetches = urls.iter().map(|url| async move { text(&get(browser, url, limits).await.unwrap()) });
+        let fetches =
+            urls.iter().map(|url| async move { text(&get(browser, url, limits).await.unwrap()) });
         for page in futures_util::future::join_all(fetches).await {
             assert!(page.contains("<p>done</p>"), "{page}");
         }
@@ -728,15 +845,25 @@ async fn fetches_share_nothing_and_run_concurrently() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_in_another_encoding_is_returned_in_utf8_with_its_charset() {
     let site = Site::new(|path| match path.as_str() {
-        "/header" => reply(200, &[("content-type", "text/html; charset=windows-1251")], &b"<p>\xcf\xf0\xe8</p>"[..]),
-        _ => reply(200, &[("content-type", "text/html")], &b"<meta charset=windows-1251><p>\xcf\xf0\xe8</p>"[..]),
+        "/header" => reply(
+            200,
+            &[("content-type", "text/html; charset=windows-1251")],
+            &b"<p>\xcf\xf0\xe8</p>"[..],
+        ),
+        _ => reply(
+            200,
+            &[("content-type", "text/html")],
+            &b"<meta charset=windows-1251><p>\xcf\xf0\xe8</p>"[..],
+        ),
     })
     .await;
     let Some(browser) = browser() else { return };
     bounded(&browser, async {
         for path in ["/header", "/meta"] {
             let response = get(&browser, &site.url(path), &seconds(20)).await.unwrap();
-            assert!(text(&response).starts_with('\u{feff}') && text(&response).contains("<p>При</p>"));
+            assert!(
+                text(&response).starts_with('\u{feff}') && text(&response).contains("<p>При</p>")
+            );
             assert_eq!(header(&response.headers, "content-type"), Some("text/html; charset=utf-8"));
         }
     })
@@ -777,7 +904,8 @@ fn lives(pid: u32) -> bool {
 }
 
 fn kill(pid: u32) {
-    let status = std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
+    let status =
+        std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
     assert!(status.success());
 }
 
@@ -785,7 +913,9 @@ fn kill(pid: u32) {
 pub(super) fn descendants(pid: u32, part: &str) -> Vec<u32> {
     let mut parents = HashMap::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(child) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
+        let Some(child) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else {
+            continue;
+        };
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         let after = stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned()).unwrap_or_default();
         if let Some(parent) = after.split(' ').nth(1).and_then(|p| p.parse::<u32>().ok()) {
@@ -803,7 +933,8 @@ pub(super) fn descendants(pid: u32, part: &str) -> Vec<u32> {
         false
     };
     let has = |child: u32| {
-        std::fs::read(format!("/proc/{child}/cmdline")).is_ok_and(|c| String::from_utf8_lossy(&c).contains(part))
+        std::fs::read(format!("/proc/{child}/cmdline"))
+            .is_ok_and(|c| String::from_utf8_lossy(&c).contains(part))
     };
     parents.keys().copied().filter(|&child| descends(child) && has(child)).collect()
 }
@@ -829,7 +960,10 @@ async fn a_crash_ends_one_fetch_and_the_next_one_starts_a_new_browser() {
         let (result, ()) = tokio::join!(fetch, killer);
         let error = result.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NetworkError);
-        assert!(error.message.contains("Chromium ended") && error.message.contains("signal: 9"), "{error}");
+        assert!(
+            error.message.contains("Chromium ended") && error.message.contains("signal: 9"),
+            "{error}"
+        );
         assert!(text(&get(&browser, &site.url("/"), &seconds(30)).await.unwrap()).contains("here"));
         let second = browser.pid().await.unwrap();
         assert_ne!(first, second);
@@ -840,7 +974,8 @@ async fn a_crash_ends_one_fetch_and_the_next_one_starts_a_new_browser() {
             until("no request arrived", || site.requests_of("/slow/50000") == 2).await;
             let tabs = descendants(second, "--type=renderer");
             assert!(!tabs.is_empty());
-            // No window has pages for its pop-ups: nobody sees them, and they take more work than a small page.
+            // No window has pages for its pop-ups: nobody sees them, and they take more work than a
+            // small page.
             assert_eq!(descendants(second, "--top-chrome-webui"), [0; 0]);
             tabs.into_iter().for_each(kill);
         };
@@ -851,7 +986,10 @@ async fn a_crash_ends_one_fetch_and_the_next_one_starts_a_new_browser() {
         assert_eq!(browser.pid().await, Some(second), "a crashed tab costs no browser");
 
         // A browser that hangs completely, before a tab is open.
-        let stopped = std::process::Command::new("kill").args(["-STOP", &second.to_string()]).status().unwrap();
+        let stopped = std::process::Command::new("kill")
+            .args(["-STOP", &second.to_string()])
+            .status()
+            .unwrap();
         assert!(stopped.success());
         let error = get(&browser, &site.url("/"), &seconds(1)).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout);
@@ -868,7 +1006,11 @@ async fn nothing_is_left_behind_after_close_drop_or_a_cancelled_fetch() {
     let profile_of = |pid: u32| {
         let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
         let cmdline = String::from_utf8_lossy(&cmdline).into_owned();
-        let flag = cmdline.split(['\0', ' ']).find_map(|arg| arg.strip_prefix("--user-data-dir=")).unwrap().to_owned();
+        let flag = cmdline
+            .split(['\0', ' '])
+            .find_map(|arg| arg.strip_prefix("--user-data-dir="))
+            .unwrap()
+            .to_owned();
         std::path::PathBuf::from(flag)
     };
 
@@ -880,7 +1022,8 @@ async fn nothing_is_left_behind_after_close_drop_or_a_cancelled_fetch() {
     // A dropped fetch leaves no tab.
     let url = site.url("/slow/60000");
     let limits = seconds(60);
-    let is_requested = || site.requests.lock().unwrap().iter().any(|request| request.0 == "/slow/60000");
+    let is_requested =
+        || site.requests.lock().unwrap().iter().any(|request| request.0 == "/slow/60000");
     tokio::select! {
         response = closed.fetch(Request::new(&url, &limits)) => panic!("{response:?}"),
         () = until("the page is requested", is_requested) => {}
@@ -945,9 +1088,12 @@ async fn no_browser_outlives_a_killed_process() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stealth_browser_does_not_reveal_that_it_is_automated() {
-    let site =
-        Site::new(|_| html("<p></p><script>document.querySelector('p').textContent = navigator.webdriver</script>"))
-            .await;
+    let site = Site::new(|_| {
+        html(
+            "<p></p><script>document.querySelector('p').textContent = navigator.webdriver</script>",
+        )
+    })
+    .await;
     let Some(browser) = browser_with(BrowserOptions::stealth()) else { return };
     bounded(&browser, async {
         assert_eq!(browser.name(), "playwright_stealth");
@@ -963,7 +1109,9 @@ async fn a_stealth_browser_does_not_reveal_that_it_is_automated() {
 #[tokio::test]
 async fn a_program_that_is_not_a_browser_is_a_clear_error() {
     let url = Url::parse("http://127.0.0.1:9/").unwrap();
-    for (program, part) in [("/nonexistent/chromium", "/nonexistent/chromium"), ("/bin/false", "exit status: 1")] {
+    for (program, part) in
+        [("/nonexistent/chromium", "/nonexistent/chromium"), ("/bin/false", "exit status: 1")]
+    {
         let browser = BrowserFetcher::new(program.into(), BrowserOptions::default(), {
             Dialer::new(AddressGuard::new([parse_network("127.0.0.0/24").unwrap()], false))
         })

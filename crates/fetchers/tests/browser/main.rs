@@ -1,5 +1,5 @@
-//! Tests of the browser fetcher with a real Chromium. Without one they are skipped, or fail if `FETCHWISE_SYSTEM_TESTS`
-//! is set.
+//! Tests of the browser fetcher with a real Chromium. Without one they are skipped, or fail if
+//! `FETCHWISE_SYSTEM_TESTS` is set.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 #![cfg(unix)]
 

@@ -1,4 +1,5 @@
-//! The pipeline with a real Chromium: a shell goes to the browser, and the site is remembered for it.
+//! The pipeline with a real Chromium: a shell goes to the browser, and the site is remembered for
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +20,10 @@ async fn a_react_shell_is_rendered_and_the_site_is_remembered_for_the_browser() 
     let origin = Origin::start([("127.0.0.1", Site::ReactShell)]).unwrap();
     let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
     let Some(program) = chromium() else { return };
-    let browser =
-        Arc::new(BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone())).unwrap());
+    let browser = Arc::new(
+        BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone()))
+            .unwrap(),
+    );
     let selector = Selector::builder()
         .without_pace()
         .fetcher(FetcherSpec::by_name("direct_access"))
@@ -39,11 +42,16 @@ async fn a_react_shell_is_rendered_and_the_site_is_remembered_for_the_browser() 
     assert_eq!(first.fetcher.as_deref(), Some("playwright"));
     let body = first.response.as_ref().unwrap().body.head().clone();
     let shell = shell_of(&origin).await;
-    assert!(body.len() > shell.len(), "the rendered page is longer than its shell of {} bytes", shell.len());
+    assert!(
+        body.len() > shell.len(),
+        "the rendered page is longer than its shell of {} bytes",
+        shell.len()
+    );
 
     let mut sources = Vec::new();
     for n in 2..12 {
-        let report = pipeline.fetch(&Link::new(origin.url("127.0.0.1", &format!("/stories/{n}")))).await;
+        let report =
+            pipeline.fetch(&Link::new(origin.url("127.0.0.1", &format!("/stories/{n}")))).await;
         assert!(report.success, "{report:?}");
         sources.push((report.source.unwrap().name(), report.requests));
     }
@@ -55,16 +63,23 @@ async fn a_react_shell_is_rendered_and_the_site_is_remembered_for_the_browser() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_page_costs_one_render_and_other_pages_of_the_site_one_request_each() {
-    let page =
-        |n: u32| Site::Html(format!("<!doctype html><title>Note {n}</title><p>Note {n}: ferry<iframe></iframe>"));
+    let page = |n: u32| {
+        Site::Html(format!(
+            "<!doctype html><title>Note {n}</title><p>Note {n}: ferry<iframe></iframe>"
+        ))
+    };
     let notes: Vec<(String, Site)> = (1..9).map(|n| (format!("/notes/{n}"), page(n))).collect();
     let origin = Origin::start([("127.0.0.1", Site::Mixed(notes))]).unwrap();
     let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
     let Some(program) = chromium() else { return };
-    let browser =
-        Arc::new(BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone())).unwrap());
+    let browser = Arc::new(
+        BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone()))
+            .unwrap(),
+    );
     let selector = ["direct_access", "playwright"].map(FetcherSpec::by_name);
-    let selector = selector.into_iter().fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec));
+    let selector = selector
+        .into_iter()
+        .fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec));
     let pipeline = Pipeline::builder(Arc::new(selector.build().unwrap()))
         .fetcher(Arc::new(HttpFetcher::new(guard).unwrap()))
         .fetcher(Arc::clone(&browser) as _)
@@ -72,7 +87,8 @@ async fn a_short_page_costs_one_render_and_other_pages_of_the_site_one_request_e
         .unwrap();
     let mut costs = Vec::new();
     for n in 1..9 {
-        let report = pipeline.fetch(&Link::new(origin.url("127.0.0.1", &format!("/notes/{n}")))).await;
+        let report =
+            pipeline.fetch(&Link::new(origin.url("127.0.0.1", &format!("/notes/{n}")))).await;
         assert!(report.success, "{report:?}");
         costs.push((report.fetcher.unwrap(), report.requests));
     }
@@ -85,7 +101,10 @@ async fn a_short_page_costs_one_render_and_other_pages_of_the_site_one_request_e
 async fn shell_of(origin: &Origin) -> Vec<u8> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", origin.port())).await.unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
     let mut response = Vec::new();
     stream.read_to_end(&mut response).await.unwrap();
     response

@@ -1,5 +1,5 @@
-//! The browser fetcher with a running Chromium, by its DevTools socket: it delivers pages, the guard applies, and it is
-//! left running.
+//! The browser fetcher with a running Chromium, by its DevTools socket: it delivers pages, the
+//! guard applies, and it is left running.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -28,7 +28,13 @@ impl ForeignBrowser {
     pub(crate) fn start(program: &Path, further: &[&str]) -> Self {
         let profile = tempfile::tempdir().unwrap();
         let mut child = Command::new(program)
-            .args(["--headless=new", "--no-sandbox", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu"])
+            .args([
+                "--headless=new",
+                "--no-sandbox",
+                "--remote-debugging-port=0",
+                "--no-first-run",
+                "--disable-gpu",
+            ])
             .args(further)
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
@@ -85,10 +91,15 @@ async fn a_running_browser_renders_pages_under_the_guard_and_is_left_running() {
 
 #[tokio::test]
 async fn a_missing_browser_is_unavailable() {
-    let error = get(&fetcher("ws://127.0.0.1:9/devtools/browser/x"), "http://127.0.0.61:9/").await.unwrap_err();
+    let error = get(&fetcher("ws://127.0.0.1:9/devtools/browser/x"), "http://127.0.0.61:9/")
+        .await
+        .unwrap_err();
     assert!(error.unavailable, "{error:?}");
     for address in ["http://127.0.0.1:9/", "nonsense", "ws://"] {
         let options = BrowserOptions::default();
-        assert!(BrowserFetcher::remote(address, options, Dialer::new(AddressGuard::default())).is_err(), "{address}");
+        assert!(
+            BrowserFetcher::remote(address, options, Dialer::new(AddressGuard::default())).is_err(),
+            "{address}"
+        );
     }
 }

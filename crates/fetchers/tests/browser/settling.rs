@@ -1,4 +1,5 @@
-//! When a page counts as settled, and a renderer that gets no processor time, with the real Chromium.
+//! When a page counts as settled, and a renderer that gets no processor time, with the real
+//! Chromium.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,13 +20,16 @@ use fetchwise_testsite::poll::until;
 use futures_util::StreamExt as _;
 use tokio::net::TcpListener;
 
-use crate::browser_fetcher::{Site, bounded, browser, browser_with, descendants, get, html, reply, seconds, text};
+use crate::browser_fetcher::{
+    Site, bounded, browser, browser_with, descendants, get, html, reply, seconds, text,
+};
 use crate::chromium;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_whose_scripts_come_or_run_late_is_waited_for() {
     let site = Site::new(|path| match path.as_str() {
-        // Two and a half seconds after the load event, which is longer than any wait for a quiet network.
+        // Two and a half seconds after the load event, which is longer than any wait for a quiet
+        // network.
         "/loads-late" => html(
             "<p id=x>loading</p><script>addEventListener('load', () => setTimeout(() => { \
              const script = document.createElement('script'); script.src = '/slow/2500'; document.head.append(script) \
@@ -54,7 +58,8 @@ async fn a_page_whose_scripts_come_or_run_late_is_waited_for() {
     .await;
 }
 
-/// A page that opens a socket to `/ready` when it has loaded and its network is quiet: no request of a page is a socket.
+/// A page that opens a socket to `/ready` when it has loaded and its network is quiet: no request
+/// of a page is a socket.
 const READY: &str = "<title>The harbour</title><h1>The harbour</h1><p>here</p>\
     <p>The ferry leaves the harbour at seven in the morning and comes back at noon. It carries mail, bread and people \
     who work on the island. In winter it leaves an hour later, because the ice has to be broken first.</p>\
@@ -65,7 +70,11 @@ const READY: &str = "<title>The harbour</title><h1>The harbour</h1><p>here</p>\
 
 /// Returns options that give a test time to stop the renderer before the page is read.
 fn patient() -> BrowserOptions {
-    BrowserOptions { quiet: Duration::from_secs(2), max_settle: Duration::from_secs(6), ..BrowserOptions::default() }
+    BrowserOptions {
+        quiet: Duration::from_secs(2),
+        max_settle: Duration::from_secs(6),
+        ..BrowserOptions::default()
+    }
 }
 
 /// Stops the renderers of a browser, and returns their ids.
@@ -73,7 +82,14 @@ fn patient() -> BrowserOptions {
 async fn stop_renderers(browser: &BrowserFetcher) -> Vec<String> {
     let renderers = descendants(browser.pid().await.unwrap(), "--type=renderer");
     let renderers: Vec<String> = renderers.iter().map(u32::to_string).collect();
-    assert!(std::process::Command::new("kill").arg("-STOP").args(&renderers).status().unwrap().success());
+    assert!(
+        std::process::Command::new("kill")
+            .arg("-STOP")
+            .args(&renderers)
+            .status()
+            .unwrap()
+            .success()
+    );
     renderers
 }
 
@@ -104,8 +120,8 @@ async fn a_renderer_without_processor_time_is_a_local_fault() {
     .await;
 }
 
-/// A page that appends and then waits for a response, with its main thread, uses no processor time. It counted as a
-/// local fault, which is tried again six times.
+/// A page that appends and then waits for a response, with its main thread, uses no processor time.
+/// It counted as a local fault, which is tried again six times.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_that_keeps_itself_waiting_is_no_local_fault() {
     let site = Site::new(|path| match path.as_str() {
@@ -137,10 +153,17 @@ async fn a_renderer_without_processor_time_is_no_failure_of_its_fetcher() {
     let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
     let browser = Arc::new(BrowserFetcher::new(program, patient(), Dialer::new(guard)).unwrap());
     let visits = VisitSettings { deadline: Duration::from_secs(60), ..VisitSettings::default() };
-    let selector =
-        Selector::builder().without_pace().fetcher(FetcherSpec::by_name("playwright")).visits(visits).build().unwrap();
+    let selector = Selector::builder()
+        .without_pace()
+        .fetcher(FetcherSpec::by_name("playwright"))
+        .visits(visits)
+        .build()
+        .unwrap();
     let selector = Arc::new(selector);
-    let pipeline = Pipeline::builder(Arc::clone(&selector)).fetcher(Arc::clone(&browser) as _).build().unwrap();
+    let pipeline = Pipeline::builder(Arc::clone(&selector))
+        .fetcher(Arc::clone(&browser) as _)
+        .build()
+        .unwrap();
     let link = Link::new(site.url("/").to_string());
     bounded(&browser, async {
         let stop = async {
@@ -154,7 +177,8 @@ async fn a_renderer_without_processor_time_is_no_failure_of_its_fetcher() {
         assert_eq!(report.requests, 1, "the fault is no attempt: {report:?}");
         let context = SelectContext::first_attempt(selector.now());
         let known = selector.explain(&site.url("/"), &context).unwrap();
-        let known = known.candidates.iter().find(|candidate| candidate.fetcher == "playwright").unwrap();
+        let known =
+            known.candidates.iter().find(|candidate| candidate.fetcher == "playwright").unwrap();
         assert!(known.domain_attempts > 0.9 && known.domain_attempts < 1.1, "{known:?}");
     })
     .await;
@@ -170,7 +194,10 @@ fn filling(when: &str) -> String {
 }
 
 /// Serves one WebSocket per connection, which sends `text` when `ready` says so.
-async fn socket_server(text: &'static str, ready: impl Fn() -> bool + Clone + Send + Sync + 'static) -> SocketAddr {
+async fn socket_server(
+    text: &'static str,
+    ready: impl Fn() -> bool + Clone + Send + Sync + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -267,7 +294,8 @@ async fn the_wait_for_a_page_ends_at_its_limit_or_when_nothing_runs() {
         _ => reply(404, &[], ""),
     })
     .await;
-    let options = BrowserOptions { max_settle: Duration::from_secs(3), ..BrowserOptions::default() };
+    let options =
+        BrowserOptions { max_settle: Duration::from_secs(3), ..BrowserOptions::default() };
     let Some(browser) = browser_with(options) else { return };
     bounded(&browser, async {
         let (limits, judge) = (seconds(60), NeverFinished);
@@ -276,7 +304,11 @@ async fn the_wait_for_a_page_ends_at_its_limit_or_when_nothing_runs() {
             let request = Request { judge: Some(&judge), ..Request::new(&url, &limits) };
             let response = browser.fetch(request).await.unwrap();
             assert_eq!(response.status, 200, "{path}");
-            assert!(!waits || response.duration >= Duration::from_secs(3), "{path}: {:?}", response.duration);
+            assert!(
+                !waits || response.duration >= Duration::from_secs(3),
+                "{path}: {:?}",
+                response.duration
+            );
         }
     })
     .await;
@@ -284,15 +316,20 @@ async fn the_wait_for_a_page_ends_at_its_limit_or_when_nothing_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refresh_is_followed_where_its_page_has_nothing_to_read() {
-    let words = format!("<title>There</title><p>{}</p>", "Words to read, line by line. ".repeat(20));
+    let words =
+        format!("<title>There</title><p>{}</p>", "Words to read, line by line. ".repeat(20));
     let stays = format!("<meta http-equiv=refresh content='3;url=/there'>{words}<p>stays</p>");
     let site = Site::new(move |path| match path.as_str() {
         "/element" => html("<meta http-equiv=refresh content='1;url=/there'>"),
         "/header" => reply(200, &[("content-type", "text/html"), ("refresh", "1; url=/there")], ""),
-        "/header/of/text" => {
-            reply(200, &[("content-type", "text/html"), ("refresh", "2; url=../../there")], "<p>Moved")
+        "/header/of/text" => reply(
+            200,
+            &[("content-type", "text/html"), ("refresh", "2; url=../../there")],
+            "<p>Moved",
+        ),
+        "/base" => {
+            html("<base href=/x/y/><meta http-equiv=refresh content='1;url=../../there'><p>Moved")
         }
-        "/base" => html("<base href=/x/y/><meta http-equiv=refresh content='1;url=../../there'><p>Moved"),
         "/twice" => html("<meta http-equiv=refresh content='1;url=/element'>"),
         "/there" => html(words.clone()),
         "/stays" => html(stays.clone()),
@@ -313,7 +350,11 @@ async fn a_refresh_is_followed_where_its_page_has_nothing_to_read() {
         let (url, limits) = (site.url("/stays"), seconds(60));
         let request = Request { judge: Some(&judge), ..Request::new(&url, &limits) };
         let response = browser.fetch(request).await.unwrap();
-        assert!(text(&response).contains("<p>stays</p>"), "a page to read is not left: {}", text(&response));
+        assert!(
+            text(&response).contains("<p>stays</p>"),
+            "a page to read is not left: {}",
+            text(&response)
+        );
     })
     .await;
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
-use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, BrowserSigning, SignatureScope, UserAgent};
+use fetchwise::fetch::browser::{
+    BrowserFetcher, BrowserOptions, BrowserSigning, SignatureScope, UserAgent,
+};
 use fetchwise::fetch::dial::{Dialer, LookupFuture, Resolve};
 use fetchwise::fetch::host_headers::HostHeaders;
 use fetchwise::fetch::{Fetcher, Limits, Request, Response};
@@ -50,7 +52,9 @@ struct Sites {
 
 impl Sites {
     /// Starts servers that respond by host and path.
-    async fn start(respond: impl Fn(&str, &str, u16) -> Reply + Clone + Send + Sync + 'static) -> Self {
+    async fn start(
+        respond: impl Fn(&str, &str, u16) -> Reply + Clone + Send + Sync + 'static,
+    ) -> Self {
         let key = rcgen::generate_simple_self_signed(vec!["shop.test".to_owned()]).unwrap();
         let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -60,7 +64,8 @@ impl Sites {
         let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
         let secure = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let plain = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (https, http) = (secure.local_addr().unwrap().port(), plain.local_addr().unwrap().port());
+        let (https, http) =
+            (secure.local_addr().unwrap().port(), plain.local_addr().unwrap().port());
         let seen: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
         let kept = Arc::clone(&seen);
         let service = move |request: http::Request<hyper::body::Incoming>| {
@@ -84,7 +89,9 @@ impl Sites {
         tokio::spawn(async move {
             while let Ok((stream, _)) = plain.accept().await {
                 let http = hyper::server::conn::http1::Builder::new();
-                tokio::spawn(http.serve_connection(TokioIo::new(stream), service_fn(plain_service.clone())));
+                tokio::spawn(
+                    http.serve_connection(TokioIo::new(stream), service_fn(plain_service.clone())),
+                );
             }
         });
         Self { https, http, seen }
@@ -113,9 +120,13 @@ fn html(body: impl Into<Bytes>) -> Reply {
 
 fn browser(options: BrowserOptions) -> Option<BrowserFetcher> {
     // The certificate is not part of these tests.
-    let options = BrowserOptions { extra_args: vec!["--ignore-certificate-errors".to_owned()], ..options };
+    let options =
+        BrowserOptions { extra_args: vec!["--ignore-certificate-errors".to_owned()], ..options };
     let guard = AddressGuard::new([parse_network("127.0.0.0/24").unwrap()], false);
-    Some(BrowserFetcher::new(chromium()?, options, Dialer::with_resolver(guard, Arc::new(Names))).unwrap())
+    Some(
+        BrowserFetcher::new(chromium()?, options, Dialer::with_resolver(guard, Arc::new(Names)))
+            .unwrap(),
+    )
 }
 
 fn signing(signer: &Arc<Signer>, scope: SignatureScope) -> BrowserOptions {
@@ -125,7 +136,9 @@ fn signing(signer: &Arc<Signer>, scope: SignatureScope) -> BrowserOptions {
 
 async fn get(browser: &BrowserFetcher, url: &Url) -> Response {
     let limits = Limits { deadline: Duration::from_secs(60), ..Limits::default() };
-    let fetched = tokio::time::timeout(Duration::from_secs(180), browser.fetch(Request::new(url, &limits))).await;
+    let fetched =
+        tokio::time::timeout(Duration::from_secs(180), browser.fetch(Request::new(url, &limits)))
+            .await;
     fetched.expect("the fetch hangs").unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
@@ -134,12 +147,14 @@ fn text(response: &Response) -> String {
 }
 
 fn is_third_party(request: &ReceivedRequest) -> bool {
-    request.authority.starts_with("third.test") || request.authority.starts_with("shop.test.third.test")
+    request.authority.starts_with("third.test")
+        || request.authority.starts_with("shop.test.third.test")
 }
 
 /// Returns whether a request has a signature. It has all three headers or none.
 fn is_signed(request: &ReceivedRequest) -> bool {
-    let has = ["signature", "signature-input", "signature-agent"].map(|name| request.header(name).is_some());
+    let has = ["signature", "signature-input", "signature-agent"]
+        .map(|name| request.header(name).is_some());
     assert!(has[0] == has[1] && has[1] == has[2], "{request:?}");
     has[0]
 }
@@ -148,25 +163,33 @@ fn is_signed(request: &ReceivedRequest) -> bool {
 fn assert_valid(request: &ReceivedRequest, signer: &Signer) {
     assert!(is_signed(request) && request.is_valid(&keyring(&signer.keys())), "{request:?}");
     let query = request.query.as_ref().map_or_else(String::new, |query| format!("?{query}"));
-    let lines: String = request.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let raw = format!("{} {}{query} {:?}\r\n{lines}\r\n", request.method, request.path, request.version);
+    let lines: String =
+        request.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let raw =
+        format!("{} {}{query} {:?}\r\n{lines}\r\n", request.method, request.path, request.version);
     let raw = RawRequest::parse(raw.as_bytes(), "https").unwrap();
     let now = fetchwise::time::Timestamp::now().as_millis() / 1000;
-    verify(&raw, &signer.keys(), Some(signer.agent()), now).unwrap_or_else(|error| panic!("{error}: {request:?}"));
+    verify(&raw, &signer.keys(), Some(signer.agent()), now)
+        .unwrap_or_else(|error| panic!("{error}: {request:?}"));
 }
 
-/// A page with 20 resources of many kinds, 5 of them of third parties. It comes after 3 redirects, the first of which is
-/// of another site.
+/// A page with 20 resources of many kinds, 5 of them of third parties. It comes after 3 redirects,
+/// the first of which is of another site.
 fn page_with_resources(host: &str, path: &str, port: u16) -> Reply {
     let css = ("content-type", "text/css");
     let to = |host: &str, path: &str| format!("https://{host}:{port}{path}");
     let open = [("access-control-allow-origin", "*"), ("access-control-allow-headers", "*")];
     match (host, path) {
         ("short.test", "/s") => reply(302, &[("location", &to("shop.test", "/1"))], ""),
-        ("shop.test", "/1") => reply(301, &[("location", &to("www.shop.test", "/2")), ("set-cookie", "a=1")], ""),
-        ("www.shop.test", "/2") => reply(307, &[("location", "/page?x=1"), ("set-cookie", "b=2")], ""),
+        ("shop.test", "/1") => {
+            reply(301, &[("location", &to("www.shop.test", "/2")), ("set-cookie", "a=1")], "")
+        }
+        ("www.shop.test", "/2") => {
+            reply(307, &[("location", "/page?x=1"), ("set-cookie", "b=2")], "")
+        }
         ("www.shop.test", "/page") => {
-            let (own, cdn, third) = (to("www.shop.test", ""), to("cdn.shop.test", ""), to("third.test", ""));
+            let (own, cdn, third) =
+                (to("www.shop.test", ""), to("cdn.shop.test", ""), to("third.test", ""));
             let lookalike = to("shop.test.third.test", "/lookalike.png");
             html(format!(
                 "<!DOCTYPE html><link rel=stylesheet href=/1.css><link rel=stylesheet href={cdn}/2.css>\
@@ -182,7 +205,9 @@ fn page_with_resources(host: &str, path: &str, port: u16) -> Reply {
         }
         (_, "/hop.png") => reply(302, &[("location", &to("cdn.shop.test", "/hopped.png"))], ""),
         (_, path) if path.ends_with(".css") => reply(200, &[css], "p { color: red }"),
-        (_, path) if path.ends_with("js") => reply(200, &[("content-type", "text/javascript")], "1"),
+        (_, path) if path.ends_with("js") => {
+            reply(200, &[("content-type", "text/javascript")], "1")
+        }
         (_, path) if path.ends_with(".html") => html("<p>frame</p>"),
         (_, path) if path.ends_with(".png") => reply(200, &[("content-type", "image/png")], ""),
         _ => reply(200, &open, path.trim_start_matches('/').to_owned()),
@@ -199,7 +224,13 @@ async fn requests_of_a_page_to_its_site_verify_and_third_parties_get_no_signatur
     assert!(page.contains("<p id=\"out\">12.json+13+14.json+15.json</p>"), "{page}");
     let seen = sites.take();
     for request in &seen {
-        println!("{} {} {} signed={}", request.method, request.authority, request.path, is_signed(request));
+        println!(
+            "{} {} {} signed={}",
+            request.method,
+            request.authority,
+            request.path,
+            is_signed(request)
+        );
     }
     let (third, first): (Vec<&ReceivedRequest>, Vec<&ReceivedRequest>) =
         seen.iter().partition(|request| is_third_party(request));
@@ -223,19 +254,29 @@ fn shop(host: &str, path: &str, port: u16) -> Reply {
             let (cdn, third) = (to("cdn.shop.test", "/a.js"), to("third.test", "/b.js"));
             let script = "<script>fetch('/c', {headers: {'X-Own': '1'}}).then(() => fetch('/d', {method: 'PUT', body: 'x'}))\
                 .then(() => out.textContent = navigator.userAgent)</script>";
-            let body = format!("<p id=out></p><script src={cdn}></script><script src={third}></script>{script}");
+            let body = format!(
+                "<p id=out></p><script src={cdn}></script><script src={third}></script>{script}"
+            );
             reply(200, &[("content-type", "text/html"), ("set-cookie", "a=1")], body)
         }
         // One site leads to another, which uses resources of the first.
-        "/leave" => html(format!("<script>location = '{}'</script><img src=/old.png>", to("third.test", "/arrive"))),
+        "/leave" => html(format!(
+            "<script>location = '{}'</script><img src=/old.png>",
+            to("third.test", "/arrive")
+        )),
         "/arrive" => {
             let spy = to("shop.test", "/spy.png");
             html(format!(
                 "<p>arrived</p><img src={spy}><img src=/own.png><script>fetch('{spy}', {{mode: 'no-cors'}})</script>"
             ))
         }
-        "/outer" => html(format!("<p>outer</p><iframe src='{}'></iframe>", to("third.test", "/inner"))),
-        "/inner" => html(format!("<img src=/of-frame.png><img src='{}'>", to("shop.test", "/from-frame.png"))),
+        "/outer" => {
+            html(format!("<p>outer</p><iframe src='{}'></iframe>", to("third.test", "/inner")))
+        }
+        "/inner" => html(format!(
+            "<img src=/of-frame.png><img src='{}'>",
+            to("shop.test", "/from-frame.png")
+        )),
         // Requests that are not ordinary ones.
         "/odd" => {
             let api = to("api.shop.test", "/api");
@@ -247,12 +288,21 @@ fn shop(host: &str, path: &str, port: u16) -> Reply {
                  fetch('{api}', {{headers: {{'X-Own': '1'}}}}).catch(() => 0)</script>"
             ))
         }
-        "/worker.js" => {
-            reply(200, &[("content-type", "text/javascript")], "fetch('/worked').then(() => postMessage(1))")
-        }
+        "/worker.js" => reply(
+            200,
+            &[("content-type", "text/javascript")],
+            "fetch('/worked').then(() => postMessage(1))",
+        ),
         "/api" => {
             let origin = to("shop.test", "");
-            reply(200, &[("access-control-allow-origin", &origin), ("access-control-allow-headers", "x-own")], "{}")
+            reply(
+                200,
+                &[
+                    ("access-control-allow-origin", &origin),
+                    ("access-control-allow-headers", "x-own"),
+                ],
+                "{}",
+            )
         }
         _ if path.ends_with(".js") => reply(200, &[("content-type", "text/javascript")], "1"),
         _ => reply(200, &[], host.to_owned()),
@@ -261,7 +311,9 @@ fn shop(host: &str, path: &str, port: u16) -> Reply {
 
 /// Returns what was requested, and whether it was signed.
 fn signed_by_path(seen: &[ReceivedRequest]) -> BTreeMap<String, bool> {
-    seen.iter().map(|request| (format!("{} {}", request.method, request.path), is_signed(request))).collect()
+    seen.iter()
+        .map(|request| (format!("{} {}", request.method, request.path), is_signed(request)))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -282,11 +334,17 @@ async fn a_signed_page_is_requested_as_an_unsigned_one_besides_its_signatures() 
         let named = declared.replace("W.X.Y.Z", version);
         assert!(page.contains(&format!("<p id=\"out\">{named}</p>")), "{page}");
         let seen = sites.take();
-        assert!(seen.iter().all(|request| request.header("user-agent") == Some(&*named)), "{seen:?}");
+        assert!(
+            seen.iter().all(|request| request.header("user-agent") == Some(&*named)),
+            "{seen:?}"
+        );
         let headers = |request: &ReceivedRequest| {
             let ours = |name: &str| name.starts_with("signature");
             let kept = request.headers.iter().filter(|(name, _)| !ours(name)).cloned();
-            (format!("{} {}", request.method, request.path), kept.collect::<BTreeMap<String, String>>())
+            (
+                format!("{} {}", request.method, request.path),
+                kept.collect::<BTreeMap<String, String>>(),
+            )
         };
         received.push(seen.iter().map(headers).collect::<BTreeMap<_, _>>());
         let is_signing = received.len() == 2;
@@ -314,9 +372,15 @@ async fn the_scope_says_what_is_signed_and_plain_http_never_is() {
     ] {
         let Some(browser) = browser(signing(&signer, scope)) else { return };
         get(&browser, &sites.url("shop.test", "/page")).await;
+        let expected = [
+            ("GET /a.js", cdn),
+            ("GET /b.js", third),
+            ("GET /c", own),
+            ("GET /page", page),
+            ("PUT /d", own),
+        ];
         let expected =
-            [("GET /a.js", cdn), ("GET /b.js", third), ("GET /c", own), ("GET /page", page), ("PUT /d", own)];
-        let expected = expected.map(|(path, is_signed)| (path.to_owned(), is_signed)).into_iter().collect();
+            expected.map(|(path, is_signed)| (path.to_owned(), is_signed)).into_iter().collect();
         assert_eq!(signed_by_path(&sites.take()), expected, "{scope:?}");
         // The page and its own resources are plain here.
         get(&browser, &plain).await;
@@ -337,11 +401,18 @@ async fn a_site_that_a_page_leaves_for_another_is_a_third_party_there() {
     let page = text(&get(&browser, &sites.url("shop.test", "/leave")).await);
     assert!(page.contains("arrived"), "{page}");
     let seen = signed_by_path(&sites.take());
-    assert!(seen["GET /leave"] && seen["GET /arrive"] && seen["GET /own.png"] && !seen["GET /spy.png"], "{seen:?}");
+    assert!(
+        seen["GET /leave"] && seen["GET /arrive"] && seen["GET /own.png"] && !seen["GET /spy.png"],
+        "{seen:?}"
+    );
     // Frames of other sites have separate targets, whose requests are not paused.
     get(&browser, &sites.url("shop.test", "/outer")).await;
-    let expected =
-        [("GET /from-frame.png", false), ("GET /inner", false), ("GET /of-frame.png", false), ("GET /outer", true)];
+    let expected = [
+        ("GET /from-frame.png", false),
+        ("GET /inner", false),
+        ("GET /of-frame.png", false),
+        ("GET /outer", true),
+    ];
     let seen: Vec<(String, bool)> = signed_by_path(&sites.take()).into_iter().collect();
     assert_eq!(seen, expected.map(|(path, signed)| (path.to_owned(), signed)));
     browser.close().await;
@@ -355,7 +426,9 @@ async fn requests_of_every_kind_are_signed_except_web_sockets() {
     let page = text(&get(&browser, &sites.url("shop.test", "/odd")).await);
     assert!(page.contains("done"), "{page}");
     let seen = sites.take();
-    seen.iter().filter(|request| is_signed(request)).for_each(|request| assert_valid(request, &signer));
+    seen.iter()
+        .filter(|request| is_signed(request))
+        .for_each(|request| assert_valid(request, &signer));
     let mut seen = signed_by_path(&seen);
     // Chromium prefetches when it has nothing else to do.
     assert_ne!(seen.remove("GET /prefetched.js"), Some(false));
@@ -371,7 +444,10 @@ async fn requests_of_every_kind_are_signed_except_web_sockets() {
         ("OPTIONS /api", true),
         ("POST /beacon", true),
     ];
-    assert_eq!(seen.into_iter().collect::<Vec<_>>(), expected.map(|(path, signed)| (path.to_owned(), signed)));
+    assert_eq!(
+        seen.into_iter().collect::<Vec<_>>(),
+        expected.map(|(path, signed)| (path.to_owned(), signed))
+    );
     browser.close().await;
 }
 
@@ -407,11 +483,14 @@ fn commands(sent: &[u8]) -> Vec<serde_json::Value> {
     while rest.len() > 6 {
         let (len, mask) = match rest[1] & 0x7f {
             126 => (usize::from(u16::from_be_bytes([rest[2], rest[3]])), 4),
-            127 => (usize::try_from(u64::from_be_bytes(rest[2..10].try_into().unwrap())).unwrap(), 10),
+            127 => {
+                (usize::try_from(u64::from_be_bytes(rest[2..10].try_into().unwrap())).unwrap(), 10)
+            }
             len => (usize::from(len), 2),
         };
         let (key, payload) = (&rest[mask..mask + 4], &rest[mask + 4..mask + 4 + len]);
-        let text: Vec<u8> = payload.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key).collect();
+        let text: Vec<u8> =
+            payload.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key).collect();
         if rest[0] & 0xf == 1 {
             found.push(serde_json::from_slice(&text).unwrap());
         }
@@ -435,14 +514,21 @@ async fn a_signed_document_costs_no_further_command() {
     for options in [BrowserOptions::default(), signing(&signer, SignatureScope::Site)] {
         let (socket, sent) = relay(&running.socket).await;
         let guard = AddressGuard::new([parse_network("127.0.0.0/24").unwrap()], false);
-        let browser = BrowserFetcher::remote(&socket, options, Dialer::with_resolver(guard, Arc::new(Names))).unwrap();
+        let browser =
+            BrowserFetcher::remote(&socket, options, Dialer::with_resolver(guard, Arc::new(Names)))
+                .unwrap();
         assert!(text(&get(&browser, &sites.url("shop.test", "/1")).await).contains("here"));
         let sent = commands(&sent.lock().unwrap());
-        let of_fetch = sent.iter().filter(|command| command["method"].as_str().unwrap().starts_with("Fetch."));
-        counts.push((of_fetch.count(), sites.take().iter().filter(|request| is_signed(request)).count()));
+        let of_fetch =
+            sent.iter().filter(|command| command["method"].as_str().unwrap().starts_with("Fetch."));
+        counts.push((
+            of_fetch.count(),
+            sites.take().iter().filter(|request| is_signed(request)).count(),
+        ));
         browser.close().await;
     }
-    // One to begin with, one for the proxy's password, then one before each request and one after its head.
+    // One to begin with, one for the proxy's password, then one before each request and one after
+    // its head.
     assert_eq!(counts, [(8, 0), (8, 3)]);
 }
 
@@ -463,9 +549,15 @@ async fn a_page_that_cannot_be_signed_is_not_requested() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_headers_of_a_host_go_to_its_pages_and_to_what_its_site_loads_from_it() {
     let respond = |host: &str, path: &str, port: u16| match (host, path) {
-        ("shop.test", "/1") => reply(302, &[("location", &format!("https://third.test:{port}/2"))], ""),
-        ("third.test", "/2") => reply(302, &[("location", &format!("https://shop.test:{port}/page"))], ""),
-        ("third.test", "/page") => html(format!("<p>x</p><img src=https://shop.test:{port}/spy.png>")),
+        ("shop.test", "/1") => {
+            reply(302, &[("location", &format!("https://third.test:{port}/2"))], "")
+        }
+        ("third.test", "/2") => {
+            reply(302, &[("location", &format!("https://shop.test:{port}/page"))], "")
+        }
+        ("third.test", "/page") => {
+            html(format!("<p>x</p><img src=https://shop.test:{port}/spy.png>"))
+        }
         ("shop.test", "/page") => html(format!(
             "<p>x</p><img src=/own.png><img src=https://cdn.shop.test:{port}/cdn.png><img src=https://third.test:{port}/third.png>"
         )),
@@ -474,7 +566,10 @@ async fn the_headers_of_a_host_go_to_its_pages_and_to_what_its_site_loads_from_i
     let sites = Sites::start(respond).await;
     let mut host_headers = HostHeaders::default();
     host_headers.set("shop.test", "Signature: sig=:AAAA:\nX-Shop: hunter2").unwrap();
-    let Some(browser) = browser(BrowserOptions { host_headers, ..BrowserOptions::default() }) else { return };
+    let Some(browser) = browser(BrowserOptions { host_headers, ..BrowserOptions::default() })
+    else {
+        return;
+    };
     for (page, expected) in [
         (sites.url("shop.test", "/1"), &["/1", "/page", "/own.png"] as &[&str]),
         (sites.url("third.test", "/page"), &[]),

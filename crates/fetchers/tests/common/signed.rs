@@ -26,7 +26,11 @@ impl ReceivedRequest {
             authority: host.or_else(|| request.uri().authority().map(ToString::to_string)).unwrap(),
             path: request.uri().path().to_owned(),
             query: request.uri().query().map(str::to_owned),
-            headers: request.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
+            headers: request
+                .headers()
+                .iter()
+                .map(|(name, value)| (name.to_string(), text(value)))
+                .collect(),
             version: request.version(),
         }
     }
@@ -48,7 +52,9 @@ impl ReceivedRequest {
 impl SignedMessage for ReceivedRequest {
     fn lookup_component(&self, component: &CoveredComponent) -> Vec<String> {
         match component {
-            CoveredComponent::Derived(DerivedComponent::Authority { .. }) => vec![self.authority.clone()],
+            CoveredComponent::Derived(DerivedComponent::Authority { .. }) => {
+                vec![self.authority.clone()]
+            }
             CoveredComponent::Derived(DerivedComponent::Method { .. }) => vec![self.method.clone()],
             CoveredComponent::Derived(DerivedComponent::Path { .. }) => vec![self.path.clone()],
             CoveredComponent::Derived(DerivedComponent::Query { .. }) => {
@@ -83,7 +89,9 @@ pub(crate) fn keyring(keys: &KeySet) -> KeyRing {
 pub(crate) fn signer(form: FormSetting) -> Signer {
     let (_, pem) = SigningKey::generate().unwrap();
     let now = fetchwise::time::Timestamp::now().as_millis() / 1000;
-    Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), now).unwrap().form(form)
+    Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), now)
+        .unwrap()
+        .form(form)
 }
 
 /// Makes this machine's clock look wrong to a signer: five hosts show a time two minutes earlier.

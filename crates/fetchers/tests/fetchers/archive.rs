@@ -1,5 +1,5 @@
-//! `archive_proxy` with a stand-in of the Wayback Machine: its copies, their provenance, and the attribution of an
-//! archive's faults.
+//! `archive_proxy` with a stand-in of the Wayback Machine: its copies, their provenance, and the
+//! attribution of an archive's faults.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
@@ -80,7 +80,9 @@ async fn the_newest_copy_is_raw_and_has_its_provenance() {
     let provenance = copy.provenance.unwrap();
     assert_eq!(&*provenance.by, "127.0.0.9");
     assert_eq!(rfc3339::format(provenance.captured.unwrap()), "2024-06-01T08:00:00.000Z");
-    let header = |name: &str| copy.headers.iter().find(|header| header.name == name).map(|header| &*header.value);
+    let header = |name: &str| {
+        copy.headers.iter().find(|header| header.name == name).map(|header| &*header.value)
+    };
     assert_eq!(header("server"), Some("nginx"), "the headers are those of the page");
     assert_eq!(header("memento-datetime"), Some("Sat, 01 Jun 2024 08:00:00 GMT"));
 }
@@ -96,9 +98,11 @@ async fn a_wanted_date_selects_the_nearest_copy_with_each_api() {
         (vec![gate], ArchiveFaults::default()),
     ] {
         archive.set_faults(faults);
-        for (wanted, title) in
-            [(Some("2014-01-01T00:00:00Z"), "of 2015"), (Some("1999-01-01T00:00:00Z"), "of 2010"), (None, "of 2024")]
-        {
+        for (wanted, title) in [
+            (Some("2014-01-01T00:00:00Z"), "of 2015"),
+            (Some("1999-01-01T00:00:00Z"), "of 2010"),
+            (None, "of 2024"),
+        ] {
             let copy = get(&fetcher(archives.clone(), wanted), PAGE).await.unwrap();
             assert!(text(&copy).contains(title), "{archives:?} {wanted:?}: {}", text(&copy));
             assert!(!text(&copy).contains("banner"), "{archives:?}");
@@ -110,8 +114,10 @@ async fn a_wanted_date_selects_the_nearest_copy_with_each_api() {
 async fn a_captured_redirect_leads_to_the_copy_of_its_target_and_never_to_the_live_site() {
     let live = Origin::start([("127.0.0.1", Site::Static)]).unwrap();
     let (old, new) = (live.url("127.0.0.1", "/old"), live.url("127.0.0.1", "/new"));
-    let captures =
-        vec![Capture::redirect("20240601080000", &old, &new), Capture::page("20240601080000", &new, &story("of then"))];
+    let captures = vec![
+        Capture::redirect("20240601080000", &old, &new),
+        Capture::page("20240601080000", &new, &story("of then")),
+    ];
     let archive = WebArchive::start(ARCHIVE, captures).unwrap();
     let gate = Archive::TimeGate(archive.service().url("/timegate/").parse().unwrap());
     for keeps_captured_locations in [false, true] {
@@ -130,7 +136,10 @@ async fn a_missing_copy_is_not_held_and_a_failed_archive_is_a_proxy_error() {
     let error = get(&one, "https://example.org/nobody").await.unwrap_err();
     assert_eq!((error.kind, error.status), (ErrorKind::NotHeld, None), "{error}");
     for status in [500, 502, 503, 0] {
-        archive.set_faults(ArchiveFaults { override_reply: Some(Reply::status(status)), ..ArchiveFaults::default() });
+        archive.set_faults(ArchiveFaults {
+            override_reply: Some(Reply::status(status)),
+            ..ArchiveFaults::default()
+        });
         let error = get(&fetcher(vec![wayback(&archive)], None), PAGE).await.unwrap_err();
         assert_eq!((error.kind, error.status), (ErrorKind::ProxyError, None), "{status}: {error}");
         assert!(error.headers.is_empty() && !error.unavailable, "{error:?}");
@@ -145,10 +154,16 @@ async fn a_missing_copy_is_not_held_and_a_failed_archive_is_a_proxy_error() {
 
 #[tokio::test]
 async fn the_second_archive_is_used_if_the_first_one_has_no_copy_or_fails() {
-    let (empty, full) = (WebArchive::start(ARCHIVE, vec![]).unwrap(), WebArchive::start(ARCHIVE, captures()).unwrap());
+    let (empty, full) = (
+        WebArchive::start(ARCHIVE, vec![]).unwrap(),
+        WebArchive::start(ARCHIVE, captures()).unwrap(),
+    );
     let both = fetcher(vec![wayback(&empty), wayback(&full)], None);
     assert!(text(&get(&both, PAGE).await.unwrap()).contains("of 2024"));
-    empty.set_faults(ArchiveFaults { override_reply: Some(Reply::status(500)), ..ArchiveFaults::default() });
+    empty.set_faults(ArchiveFaults {
+        override_reply: Some(Reply::status(500)),
+        ..ArchiveFaults::default()
+    });
     assert!(text(&get(&both, PAGE).await.unwrap()).contains("of 2024"));
     let error = get(&both, "https://example.org/nobody").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::ProxyError, "the failed archive may have a copy: {error}");
@@ -158,7 +173,8 @@ async fn the_second_archive_is_used_if_the_first_one_has_no_copy_or_fails() {
 async fn an_archive_with_retry_after_is_paused_and_not_attributed_to_the_site() {
     let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
     let slow_down = Reply::status(429).header("Retry-After", "600");
-    archive.set_faults(ArchiveFaults { override_reply: Some(slow_down), ..ArchiveFaults::default() });
+    archive
+        .set_faults(ArchiveFaults { override_reply: Some(slow_down), ..ArchiveFaults::default() });
     let one = fetcher(vec![wayback(&archive)], None);
     let error = get(&one, PAGE).await.unwrap_err();
     assert_eq!((error.kind, error.status), (ErrorKind::ProxyError, None), "{error}");
@@ -202,10 +218,15 @@ async fn a_hostile_archive_gets_nowhere() {
         ("a copy inside", json(closest.to_string().into_bytes())),
         ("deep JSON", json(vec![b'['; 1 << 20])),
         ("much JSON", json(vec![b' '; 32 << 20])),
-        ("a date that is none", Reply::status(200).header("Memento-Datetime", "yesterday").body("text/html", "<p>x")),
+        (
+            "a date that is none",
+            Reply::status(200).header("Memento-Datetime", "yesterday").body("text/html", "<p>x"),
+        ),
     ] {
-        archive.set_faults(ArchiveFaults { override_reply: Some(reply), ..ArchiveFaults::default() });
-        let one = ArchiveFetcher::new(options.clone(), HttpFetcher::builder().guard(guard.clone())).unwrap();
+        archive
+            .set_faults(ArchiveFaults { override_reply: Some(reply), ..ArchiveFaults::default() });
+        let one = ArchiveFetcher::new(options.clone(), HttpFetcher::builder().guard(guard.clone()))
+            .unwrap();
         let error = get(&one, PAGE).await.expect_err(name);
         let is_its_own = error.kind.is_of_intermediary() || error.kind == ErrorKind::TooLarge;
         assert!(is_its_own && error.status.is_none(), "{name}: {error:?}");
@@ -289,11 +310,15 @@ async fn a_live_page_is_preferred_and_a_blocked_one_is_replaced_by_a_dated_copy(
     let provenance = report.provenance.unwrap();
     assert_eq!((&*provenance.by, provenance.day().as_deref()), ("127.0.0.9", Some("2024-06-01")));
     let attempts = world.events.attempts.lock().unwrap().clone();
-    let tags: Vec<(&str, &str)> =
-        attempts[1].heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+    let tags: Vec<(&str, &str)> = attempts[1]
+        .heuristics
+        .iter()
+        .map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value))
+        .collect();
     assert!(tags.contains(&("served_by", "127.0.0.9")), "{tags:?}");
     assert!(tags.contains(&("archived_at", "2024-06-01")), "{tags:?}");
-    let stored = attempts[1].response_headers.iter().find(|header| &*header.name == "memento-datetime");
+    let stored =
+        attempts[1].response_headers.iter().find(|header| &*header.name == "memento-datetime");
     assert_eq!(stored.map(|header| &*header.value), Some("Sat, 01 Jun 2024 08:00:00 GMT"));
 }
 
@@ -307,7 +332,9 @@ async fn faults_of_an_archive_change_no_evidence_and_no_pause_of_the_site() {
     ] {
         let status = reply.status;
         let world = World::new(Site::ReactShell, "/a", None);
-        world.archive.set_faults(ArchiveFaults { override_reply: Some(reply), ..ArchiveFaults::default() });
+        world
+            .archive
+            .set_faults(ArchiveFaults { override_reply: Some(reply), ..ArchiveFaults::default() });
         let report = world.get("/a").await;
         let attempts = world.attempts();
         assert_eq!(
@@ -317,7 +344,11 @@ async fn faults_of_an_archive_change_no_evidence_and_no_pause_of_the_site() {
         );
         assert!(world.events.pauses.lock().unwrap().is_empty(), "{status}");
         // The site's own response remains the result.
-        assert_eq!((report.error_type, report.is_banned), (Some("wrong_tool"), false), "{status}: {report:?}");
+        assert_eq!(
+            (report.error_type, report.is_banned),
+            (Some("wrong_tool"), false),
+            "{status}: {report:?}"
+        );
     }
 }
 
@@ -327,7 +358,10 @@ async fn a_missing_copy_is_attributed_to_the_archive_and_does_not_undo_a_block()
     let report = world.get("/a").await;
     assert_eq!((report.error_type, report.is_banned), (Some("blocked_403"), true), "{report:?}");
     assert_eq!(report.fetcher.as_deref(), Some("direct_access"), "the response is the site's");
-    assert_eq!(world.attempts()[1], ("archive_proxy".to_owned(), Some("not_held".to_owned()), 1.0, false));
+    assert_eq!(
+        world.attempts()[1],
+        ("archive_proxy".to_owned(), Some("not_held".to_owned()), 1.0, false)
+    );
 }
 
 #[tokio::test]
@@ -337,6 +371,9 @@ async fn a_copy_of_a_block_page_is_not_a_current_block() {
     let world = World::new(Site::ReactShell, "/a", Some(&blocked.body));
     let report = world.get("/a").await;
     assert!(!report.success && !report.is_banned, "{report:?}");
-    assert_eq!(world.attempts()[1], ("archive_proxy".to_owned(), Some("not_held".to_owned()), 1.0, false));
+    assert_eq!(
+        world.attempts()[1],
+        ("archive_proxy".to_owned(), Some("not_held".to_owned()), 1.0, false)
+    );
     assert!(world.events.pauses.lock().unwrap().is_empty());
 }

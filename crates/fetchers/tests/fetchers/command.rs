@@ -1,5 +1,5 @@
-//! `CommandFetcher` with real children: the Python example against a real server, and shell scripts that misbehave in
-//! many ways.
+//! `CommandFetcher` with real children: the Python example against a real server, and shell scripts
+//! that misbehave in many ways.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,7 +27,10 @@ use url::Url;
 const ASK: &str = r#"ask() { IFS= read -r line || exit 0; case $line in *'"cancel"'*) ask ;; esac; id=${line#*'"id":'}; id=${id%%,*}; }; "#;
 
 fn dialer() -> Dialer {
-    Dialer::with_resolver(AddressGuard::new([parse_network("127.0.0.0/24").unwrap()], false), Arc::new(Names))
+    Dialer::with_resolver(
+        AddressGuard::new([parse_network("127.0.0.0/24").unwrap()], false),
+        Arc::new(Names),
+    )
 }
 
 struct Names;
@@ -48,7 +51,10 @@ impl Resolve for Names {
 fn shell(script: &str) -> CommandOptions {
     CommandOptions {
         backoff: Duration::from_millis(50),
-        ..CommandOptions::new("special", ["/bin/sh".to_owned(), "-c".to_owned(), format!("{ASK}{script}")])
+        ..CommandOptions::new(
+            "special",
+            ["/bin/sh".to_owned(), "-c".to_owned(), format!("{ASK}{script}")],
+        )
     }
 }
 
@@ -56,13 +62,18 @@ fn fetcher(options: CommandOptions) -> CommandFetcher {
     CommandFetcher::new(options, dialer())
 }
 
-async fn get_with(fetcher: &CommandFetcher, url: &str, limits: &Limits) -> Result<Response, FetchError> {
+async fn get_with(
+    fetcher: &CommandFetcher,
+    url: &str,
+    limits: &Limits,
+) -> Result<Response, FetchError> {
     let url = Url::parse(url).unwrap();
     fetcher.fetch(Request::new(&url, limits)).await
 }
 
 async fn get(fetcher: &CommandFetcher, url: &str) -> Result<Response, FetchError> {
-    get_with(fetcher, url, &Limits { deadline: Duration::from_secs(600), ..Limits::default() }).await
+    get_with(fetcher, url, &Limits { deadline: Duration::from_secs(600), ..Limits::default() })
+        .await
 }
 
 /// Returns the error of one fetch by a child that runs `script`.
@@ -82,7 +93,10 @@ async fn a_reply_becomes_a_response() {
     for _ in 0..3 {
         let response = get(&fetcher, "http://open.test/start").await.unwrap();
         assert_eq!(response.status, 203);
-        assert_eq!(response.headers.iter().map(|h| h.value.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(
+            response.headers.iter().map(|h| h.value.as_str()).collect::<Vec<_>>(),
+            ["a", "b"]
+        );
         assert_eq!(response.final_url.as_str(), "http://open.test/end");
         assert_eq!(&response.body.head()[..], "hé".as_bytes());
         assert!(response.duration > Duration::ZERO && !response.truncated);
@@ -95,21 +109,31 @@ async fn a_signed_request_has_the_headers_of_its_url() {
 
     let (_, pem) = SigningKey::generate().unwrap();
     let now = fetchwise::time::Timestamp::now().as_millis() / 1000;
-    let signer = Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), now).unwrap();
+    let signer =
+        Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), now)
+            .unwrap();
     // The program sends its request line back.
     let script = r#"while ask; do
         printf '{"id":%s,"status":200,"body_base64":"%s"}\n' "$id" "$(printf %s "$line" | base64 | tr -d '\n')"; done"#;
     let signer = std::sync::Arc::new(signer);
     let fetcher = fetcher(shell(script)).signer(std::sync::Arc::clone(&signer));
     let mut nonces = std::collections::HashSet::new();
-    for (url, is_signed) in
-        [("https://open.test/a", true), ("https://open.test/a", true), ("http://open.test/a", false)]
-    {
+    for (url, is_signed) in [
+        ("https://open.test/a", true),
+        ("https://open.test/a", true),
+        ("http://open.test/a", false),
+    ] {
         let response = get(&fetcher, url).await.unwrap();
         let line: serde_json::Value = serde_json::from_slice(response.body.head()).unwrap();
         assert_eq!(line.get("headers").is_some(), is_signed, "{line}");
         if is_signed {
-            assert!(line["headers"]["Signature-Agent"].as_str().unwrap().contains("https://bot.example/"), "{line}");
+            assert!(
+                line["headers"]["Signature-Agent"]
+                    .as_str()
+                    .unwrap()
+                    .contains("https://bot.example/"),
+                "{line}"
+            );
             assert!(nonces.insert(line["headers"]["Signature-Input"].as_str().unwrap().to_owned()));
         }
     }
@@ -120,7 +144,8 @@ async fn a_signed_request_has_the_headers_of_its_url() {
 
 #[tokio::test]
 async fn one_child_replies_in_any_order() {
-    // Replies to two requests at a time, the second first, each with its own URL and the child's process id.
+    // Replies to two requests at a time, the second first, each with its own URL and the child's
+    // process id.
     let script = r#"while :; do ask; one=$id; l1=$line; ask; for r in "$id" "$one"; do
         printf '{"id":%s,"status":200,"body":"%s"}\n' "$r" "$$ $r"; done; done"#;
     let fetcher = fetcher(shell(script));
@@ -130,7 +155,8 @@ async fn one_child_replies_in_any_order() {
         .into_iter()
         .map(|r| String::from_utf8(r.unwrap().body.head().to_vec()).unwrap())
         .collect();
-    let (pids, ids): (Vec<&str>, Vec<&str>) = bodies.iter().map(|b| b.split_once(' ').unwrap()).unzip();
+    let (pids, ids): (Vec<&str>, Vec<&str>) =
+        bodies.iter().map(|b| b.split_once(' ').unwrap()).unzip();
     assert_eq!(ids, ["1", "2", "3", "4", "5", "6"]);
     assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
 }
@@ -143,7 +169,10 @@ async fn no_more_requests_are_in_flight_than_allowed() {
     // What is sent to a child that has begun is in its pipe, however long it takes until it reads.
     fetcher.start().await.unwrap();
     let limits = Limits { deadline: Duration::from_millis(500), ..Limits::default() };
-    let first = futures_util::future::join_all((0..2).map(|_| get_with(&fetcher, "http://open.test/", &limits))).await;
+    let first = futures_util::future::join_all(
+        (0..2).map(|_| get_with(&fetcher, "http://open.test/", &limits)),
+    )
+    .await;
     assert!(first.iter().all(|r| r.as_ref().is_err_and(|e| e.kind == ErrorKind::Timeout)));
     // Their slots are free again.
     assert_eq!(get(&fetcher, "http://open.test/").await.unwrap().status, 200);
@@ -161,7 +190,10 @@ async fn a_dead_child_fails_its_requests_with_its_stderr_and_is_restarted() {
     for _ in 0..2 {
         let error = get(&fetcher, "http://open.test/").await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NetworkError);
-        assert!(error.message.contains("exit status: 3") && error.message.contains("out of cheese"), "{error}");
+        assert!(
+            error.message.contains("exit status: 3") && error.message.contains("out of cheese"),
+            "{error}"
+        );
     }
     assert_eq!(get(&fetcher, "http://open.test/").await.unwrap().status, 200);
     let pid = fetcher.pid().await.unwrap();
@@ -184,7 +216,8 @@ async fn a_child_that_keeps_dying_is_restarted_less_and_less_often() {
     let limits = Limits { deadline: Duration::from_millis(100), ..Limits::default() };
     let starts = || -> Vec<SystemTime> {
         let files = std::fs::read_dir(dir.path()).unwrap();
-        let mut starts: Vec<_> = files.map(|file| file.unwrap().metadata().unwrap().modified().unwrap()).collect();
+        let mut starts: Vec<_> =
+            files.map(|file| file.unwrap().metadata().unwrap().modified().unwrap()).collect();
         starts.sort();
         starts
     };
@@ -205,10 +238,16 @@ async fn a_child_that_keeps_dying_is_restarted_less_and_less_often() {
 #[tokio::test]
 async fn an_invalid_line_is_an_error_that_quotes_it() {
     let cases = [
-        ("ask; echo 'Downloading 42 %'; sleep 60", &["not a valid message", "Downloading 42 %"][..]),
+        (
+            "ask; echo 'Downloading 42 %'; sleep 60",
+            &["not a valid message", "Downloading 42 %"][..],
+        ),
         ("ask; echo '{\"status\":200}'; sleep 60", &["missing field `id`"]),
         ("ask; printf '\\377\\376\\000\\n'; sleep 60", &["not a valid message"]),
-        ("ask; printf '{\"id\":%s,\"status\":\"fine\"}\\n' $id; sleep 60", &["invalid response", "invalid type"]),
+        (
+            "ask; printf '{\"id\":%s,\"status\":\"fine\"}\\n' $id; sleep 60",
+            &["invalid response", "invalid type"],
+        ),
         ("ask; printf '{\"id\":%s}\\n' $id; sleep 60", &["missing status or error"]),
         (
             "ask; printf '{\"id\":%s,\"status\":200,\"final_url\":\"nowhere\"}\\n' $id; sleep 60",
@@ -221,7 +260,8 @@ async fn an_invalid_line_is_an_error_that_quotes_it() {
         ("ask; exec 1>&-; sleep 60", &["closed its standard output"]),
     ];
     // Together, since a fetcher gives each child some time to end by itself.
-    let errors = futures_util::future::join_all(cases.iter().map(|(script, _)| error_of(script))).await;
+    let errors =
+        futures_util::future::join_all(cases.iter().map(|(script, _)| error_of(script))).await;
     for ((script, parts), error) in cases.iter().zip(errors) {
         assert_eq!(error.kind, ErrorKind::NetworkError, "{script}: {error}");
         for part in *parts {
@@ -232,8 +272,7 @@ async fn an_invalid_line_is_an_error_that_quotes_it() {
 
 #[tokio::test]
 async fn a_line_over_the_limit_fails_its_request_only_and_costs_no_memory() {
-    let long =
-        r#"ask; printf '{"id":%s,"status":200,"body":"' "$id"; head -c 50000000 /dev/zero | tr '\0' x; echo '"}'; "#;
+    let long = r#"ask; printf '{"id":%s,"status":200,"body":"' "$id"; head -c 50000000 /dev/zero | tr '\0' x; echo '"}'; "#;
     let script = format!(r#"{long} ask; printf '{{"id":%s,"status":200}}\n' "$id"; ask"#);
     let fetcher = fetcher(CommandOptions { max_line: 100_000, ..shell(&script) });
     let error = get(&fetcher, "http://open.test/").await.map(|r| r.body.len()).unwrap_err();
@@ -248,14 +287,26 @@ async fn a_line_over_the_limit_fails_its_request_only_and_costs_no_memory() {
 
 #[tokio::test]
 async fn limits_apply_whatever_the_child_sends() {
-    let limits = Limits { deadline: Duration::from_secs(600), max_body: 100, max_headers: 50, ..Limits::default() };
+    let limits = Limits {
+        deadline: Duration::from_secs(600),
+        max_body: 100,
+        max_headers: 50,
+        ..Limits::default()
+    };
     for script in [
         r#"ask; printf '{"id":%s,"status":200,"body":"%0200d"}\n' "$id" 0; ask"#,
         r#"ask; printf '{"id":%s,"status":200,"headers":{"x":"%0200d"}}\n' "$id" 0; ask"#,
         r#"ask; printf '%0200d' 0 > "$FETCHWISE_SCRATCH/b"; printf '{"id":%s,"status":200,"body_path":"b"}\n' "$id"; ask"#,
     ] {
-        let error = get_with(&fetcher(shell(script)), "http://open.test/", &limits).await.map(|r| r.body).unwrap_err();
-        assert_eq!((error.kind, error.status), (ErrorKind::TooLarge, Some(200)), "{script}: {error}");
+        let error = get_with(&fetcher(shell(script)), "http://open.test/", &limits)
+            .await
+            .map(|r| r.body)
+            .unwrap_err();
+        assert_eq!(
+            (error.kind, error.status),
+            (ErrorKind::TooLarge, Some(200)),
+            "{script}: {error}"
+        );
     }
 }
 
@@ -276,15 +327,19 @@ async fn the_deadline_is_enforced_and_a_late_reply_is_dropped() {
 #[tokio::test]
 async fn a_dropped_request_is_cancelled() {
     let dir = tempfile::tempdir().unwrap();
-    let script =
-        format!("IFS= read -r a; IFS= read -r b; printf '%s' \"$b\" > '{}/second'; sleep 60", dir.path().display());
+    let script = format!(
+        "IFS= read -r a; IFS= read -r b; printf '%s' \"$b\" > '{}/second'; sleep 60",
+        dir.path().display()
+    );
     let fetcher = fetcher(shell(&script));
     fetcher.start().await.unwrap();
     let limits = Limits { deadline: Duration::from_millis(200), ..Limits::default() };
     assert!(get_with(&fetcher, "http://open.test/", &limits).await.is_err());
     let second = dir.path().join("second");
-    until("the child reads the second line", || std::fs::read_to_string(&second).is_ok_and(|text| !text.is_empty()))
-        .await;
+    until("the child reads the second line", || {
+        std::fs::read_to_string(&second).is_ok_and(|text| !text.is_empty())
+    })
+    .await;
     assert_eq!(std::fs::read_to_string(&second).unwrap(), r#"{"v":1,"cancel":1}"#);
 }
 
@@ -306,7 +361,10 @@ async fn a_body_in_the_scratch_folder_is_read_and_removed_and_no_other_file_is()
     assert_eq!((response.body.len(), response.body.head().len()), (3_000_000, 2 << 20));
     for _ in 0..3 {
         let error = get(&fetcher, "http://open.test/").await.map(|r| r.body).unwrap_err();
-        assert!(error.kind == ErrorKind::NetworkError && error.message.contains("FETCHWISE_SCRATCH"), "{error}");
+        assert!(
+            error.kind == ErrorKind::NetworkError && error.message.contains("FETCHWISE_SCRATCH"),
+            "{error}"
+        );
     }
     assert_eq!(std::fs::read_to_string(&secret).unwrap(), "secret");
     let left = get(&fetcher, "http://open.test/").await.unwrap();
@@ -347,10 +405,16 @@ async fn an_error_of_the_child_keeps_its_kind() {
         ask; printf '{"id":%s,"error":{"kind":"gremlins","message":"in the works"}}\n' "$id"; ask"#;
     let fetcher = fetcher(shell(script));
     let error = get(&fetcher, "http://open.test/").await.unwrap_err();
-    assert_eq!((error.kind, error.message.as_str(), error.status), (ErrorKind::TlsError, "bad certificate", Some(495)));
+    assert_eq!(
+        (error.kind, error.message.as_str(), error.status),
+        (ErrorKind::TlsError, "bad certificate", Some(495))
+    );
     let error = get(&fetcher, "http://open.test/").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::NetworkError);
-    assert!(error.message.contains("gremlins") && error.message.contains("in the works"), "{error}");
+    assert!(
+        error.message.contains("gremlins") && error.message.contains("in the works"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -367,8 +431,10 @@ async fn a_missing_program_is_a_clear_error() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_child_that_ignores_signals_ends_with_the_fetcher() {
-    let lives =
-        |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    let lives = |pid: u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|stat| !stat.contains(") Z "))
+    };
     for close in [true, false] {
         let fetcher = fetcher(shell("trap '' TERM INT HUP; while :; do sleep 60; done"));
         fetcher.start().await.unwrap();
@@ -399,16 +465,27 @@ async fn site() -> (SocketAddr, Arc<AtomicUsize>) {
                 async move {
                     let reply = hyper::Response::builder().header("content-type", "text/html");
                     let reply = match request.uri().path() {
-                        "/from" => reply.status(302).header("location", "/to").body(Full::new(Bytes::new())),
-                        "/loop" => reply.status(302).header("location", "/loop").body(Full::new(Bytes::new())),
+                        "/from" => reply
+                            .status(302)
+                            .header("location", "/to")
+                            .body(Full::new(Bytes::new())),
+                        "/loop" => reply
+                            .status(302)
+                            .header("location", "/loop")
+                            .body(Full::new(Bytes::new())),
                         "/long" => reply.body(Full::new(Bytes::from(vec![b'x'; 3_000_000]))),
-                        "/missing" => reply.status(404).body(Full::new(Bytes::from("no such page"))),
+                        "/missing" => {
+                            reply.status(404).body(Full::new(Bytes::from("no such page")))
+                        }
                         _ => reply.body(Full::new(Bytes::from("<p>página</p>"))),
                     };
                     Ok::<_, Infallible>(reply.unwrap())
                 }
             });
-            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+            tokio::spawn(
+                hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service),
+            );
         }
     });
     (address, count)

@@ -1,5 +1,5 @@
-//! The filtering proxy, used by bare sockets as a browser uses it. Listeners without a connection prove what it
-//! refuses.
+//! The filtering proxy, used by bare sockets as a browser uses it. Listeners without a connection
+//! prove what it refuses.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -27,7 +27,10 @@ async fn bounded<T>(test: impl Future<Output = T>) -> T {
 }
 
 /// Starts a listener that counts its connections and passes them to `serve`.
-async fn listen<F>(ip: [u8; 4], serve: impl Fn(TcpStream) -> F + Send + 'static) -> (SocketAddr, Arc<AtomicUsize>)
+async fn listen<F>(
+    ip: [u8; 4],
+    serve: impl Fn(TcpStream) -> F + Send + 'static,
+) -> (SocketAddr, Arc<AtomicUsize>)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -46,7 +49,9 @@ where
 
 /// Starts an origin that responds with the request: target, headers, body.
 async fn mirror() -> (SocketAddr, Arc<AtomicUsize>) {
-    async fn reflect(request: http::Request<Incoming>) -> Result<http::Response<Full<Bytes>>, Infallible> {
+    async fn reflect(
+        request: http::Request<Incoming>,
+    ) -> Result<http::Response<Full<Bytes>>, Infallible> {
         let mut text = format!("{} {}\n", request.method(), request.uri());
         for (name, value) in request.headers() {
             text.push_str(&format!("{name}: {}\n", value.to_str().unwrap()));
@@ -84,8 +89,12 @@ struct Names(Vec<(&'static str, &'static str)>);
 impl Resolve for Names {
     fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a> {
         Box::pin(async move {
-            let found: Vec<IpAddr> =
-                self.0.iter().filter(|(name, _)| *name == host).map(|(_, ip)| ip.parse().unwrap()).collect();
+            let found: Vec<IpAddr> = self
+                .0
+                .iter()
+                .filter(|(name, _)| *name == host)
+                .map(|(_, ip)| ip.parse().unwrap())
+                .collect();
             if found.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(found) }
         })
     }
@@ -120,7 +129,9 @@ async fn get(proxy: &FilteringProxy, url: &str) -> String {
 async fn connect(proxy: &FilteringProxy, target: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(proxy.addr()).await.unwrap();
     let known = proxy.authorization();
-    let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: {known}\r\n\r\n");
+    let request = format!(
+        "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: {known}\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -166,8 +177,11 @@ async fn clients_without_the_password_are_refused() {
         let (user, password) = proxy.credentials();
         let plain = format!("Proxy-Authorization: {user}:{password}\r\n");
         for sent in ["", "Proxy-Authorization: Basic\r\n", &wrong, &plain] {
-            for request in [format!("GET http://{origin}/"), format!("CONNECT {origin}"), "GET /".to_owned()] {
-                let request = format!("{request} HTTP/1.1\r\nHost: x\r\n{sent}Connection: close\r\n\r\n");
+            for request in
+                [format!("GET http://{origin}/"), format!("CONNECT {origin}"), "GET /".to_owned()]
+            {
+                let request =
+                    format!("{request} HTTP/1.1\r\nHost: x\r\n{sent}Connection: close\r\n\r\n");
                 let response = ask(&proxy, &request).await;
                 assert!(response.starts_with("HTTP/1.1 407 "), "{request}{response}");
                 assert!(response.contains("proxy-authenticate: Basic"), "{response}");
@@ -263,7 +277,10 @@ async fn a_refused_address_is_never_dialled() {
             assert!(proxy.refused(host, port) && !proxy.refused(host, port + 1), "{host}");
 
             let (_, head) = connect(&proxy, &format!("{host}:443")).await;
-            assert!(head.starts_with("HTTP/1.1 403 ") && head.contains("x-fetchwise-refused: 1"), "{host}: {head}");
+            assert!(
+                head.starts_with("HTTP/1.1 403 ") && head.contains("x-fetchwise-refused: 1"),
+                "{host}: {head}"
+            );
             assert!(proxy.refused(host, 443), "{host}");
         }
         assert_eq!(connections.load(Ordering::SeqCst), 0);
@@ -292,11 +309,14 @@ async fn other_failures_have_their_own_kinds_and_end_with_a_success() {
         let gone = RefusingPort::on(Ipv4Addr::LOCALHOST).unwrap();
         let port = gone.address().port();
         let proxy = proxy_with(opened(&["127.0.0.1"]), &[("there.example", "127.0.0.1")]).await;
-        for (host, kind) in [("there.example", ErrorKind::NetworkError), ("gone.example", ErrorKind::DnsError)] {
+        for (host, kind) in
+            [("there.example", ErrorKind::NetworkError), ("gone.example", ErrorKind::DnsError)]
+        {
             let response = get(&proxy, &format!("http://{host}:{port}/")).await;
             assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
             assert!(
-                response.contains(&format!("x-fetchwise-error: {kind}")) && !response.contains("refused: 1"),
+                response.contains(&format!("x-fetchwise-error: {kind}"))
+                    && !response.contains("refused: 1"),
                 "{response}"
             );
             assert_eq!(proxy.failure(host, port).unwrap().kind, kind);
@@ -325,7 +345,8 @@ async fn an_origin_without_http_is_a_network_error() {
         let proxy = proxy().await;
         let response = get(&proxy, &format!("http://{origin}/")).await;
         assert!(
-            response.starts_with("HTTP/1.1 502 ") && response.contains("x-fetchwise-error: network_error"),
+            response.starts_with("HTTP/1.1 502 ")
+                && response.contains("x-fetchwise-error: network_error"),
             "{response}"
         );
     })

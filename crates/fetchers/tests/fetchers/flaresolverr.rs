@@ -1,4 +1,5 @@
-//! The FlareSolverr fetcher with a stand-in service on loopback: its pages, its faults, and the guard.
+//! The FlareSolverr fetcher with a stand-in service on loopback: its pages, its faults, and the
+//! guard.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -18,11 +19,14 @@ fn solve(request: &ServiceRequest) -> Reply {
     let solved = |status: u16, url: &str, body: &str| {
         let headers = json!({"content-type": "text/html; charset=latin1", "content-encoding": "gzip", "server": "nginx", "x y": "1"});
         let solution = json!({"url": url, "status": status, "headers": headers, "response": body, "cookies": [], "userAgent": "x"});
-        Reply::status(200)
-            .body("application/json", json!({"status": "ok", "message": "", "solution": solution}).to_string())
+        Reply::status(200).body(
+            "application/json",
+            json!({"status": "ok", "message": "", "solution": solution}).to_string(),
+        )
     };
     let failed = |message: &str| {
-        Reply::status(500).body("application/json", json!({"status": "error", "message": message}).to_string())
+        Reply::status(500)
+            .body("application/json", json!({"status": "error", "message": message}).to_string())
     };
     match url.rsplit('/').next().unwrap_or_default() {
         "page" => solved(200, url, "<html><h1>Straße</h1></html>"),
@@ -30,9 +34,9 @@ fn solve(request: &ServiceRequest) -> Reply {
         "inside" => solved(200, "http://10.1.2.3/", "<h1>secret</h1>"),
         "long" => solved(200, url, &"x".repeat(5000)),
         "slow" => failed("Error: Error solving the challenge. Timeout after 60.0 seconds."),
-        "captcha" => {
-            failed("Error: Error solving the challenge. Captcha detected but no automatic solver is configured.")
-        }
+        "captcha" => failed(
+            "Error: Error solving the challenge. Captcha detected but no automatic solver is configured.",
+        ),
         "nowhere" => failed("Error: net::ERR_NAME_NOT_RESOLVED at http://x/"),
         "nonsense" => Reply::status(200).body("text/html", "<h1>hello</h1>"),
         // Until the process ends.
@@ -66,7 +70,10 @@ async fn a_page_has_its_status_headers_and_text() {
     let one = fetcher(&service);
     assert!(one.renders());
     let response = get(&one, "page", &Limits::default()).await.unwrap();
-    assert_eq!((response.status, response.body.head().as_ref()), (200, "<html><h1>Straße</h1></html>".as_bytes()));
+    assert_eq!(
+        (response.status, response.body.head().as_ref()),
+        (200, "<html><h1>Straße</h1></html>".as_bytes())
+    );
     let mut names: Vec<&str> = response.headers.iter().map(|header| &*header.name).collect();
     names.sort_unstable();
     assert_eq!(names, ["content-type", "server"]);
@@ -74,7 +81,10 @@ async fn a_page_has_its_status_headers_and_text() {
     let requests = service.requests();
     let message: Value = serde_json::from_slice(&requests[0].body).unwrap();
     assert_eq!((&requests[0].method, &requests[0].target), (&"POST".to_owned(), &"/v1".to_owned()));
-    assert_eq!((&message["cmd"], &message["url"]), (&json!("request.get"), &json!("http://93.184.215.14/page")));
+    assert_eq!(
+        (&message["cmd"], &message["url"]),
+        (&json!("request.get"), &json!("http://93.184.215.14/page"))
+    );
     assert!((15_000..30_000).contains(&message["maxTimeout"].as_u64().unwrap()), "{message}");
 }
 
@@ -92,9 +102,15 @@ async fn failures_of_pages_are_distinguished_from_faults_of_the_service() {
         assert_eq!((error.kind, error.status), (kind, None), "{path}: {error}");
     }
     let short = Limits { max_body: 4000, ..Limits::default() };
-    assert_eq!(get(&fetcher(&service), "long", &short).await.unwrap_err().kind, ErrorKind::TooLarge);
+    assert_eq!(
+        get(&fetcher(&service), "long", &short).await.unwrap_err().kind,
+        ErrorKind::TooLarge
+    );
     let hasty = Limits { deadline: Duration::from_millis(500), ..Limits::default() };
-    assert_eq!(get(&fetcher(&service), "silent", &hasty).await.unwrap_err().kind, ErrorKind::Timeout);
+    assert_eq!(
+        get(&fetcher(&service), "silent", &hasty).await.unwrap_err().kind,
+        ErrorKind::Timeout
+    );
 }
 
 #[tokio::test]

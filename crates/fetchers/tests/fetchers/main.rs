@@ -1,4 +1,5 @@
-//! Tests of each fetcher with servers, services and child processes on loopback, and of the stores for bodies.
+//! Tests of each fetcher with servers, services and child processes on loopback, and of the stores
+//! for bodies.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod archive;

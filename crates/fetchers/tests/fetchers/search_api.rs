@@ -1,5 +1,5 @@
-//! The search API fetcher with a stand-in on loopback: its records, the secrecy of the key, and the attribution of
-//! faults.
+//! The search API fetcher with a stand-in on loopback: its records, the secrecy of the key, and the
+//! attribution of faults.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -19,7 +19,8 @@ const KEY: &str = "s3cret/+key";
 /// Responds like the New York Times' API: a list of documents, or null if there is none.
 fn article_search(request: &ServiceRequest) -> Reply {
     if request.parameter("api-key").as_deref() != Some(KEY) {
-        return Reply::status(401).body("application/json", r#"{"fault":{"faultstring":"Invalid ApiKey"}}"#);
+        return Reply::status(401)
+            .body("application/json", r#"{"fault":{"faultstring":"Invalid ApiKey"}}"#);
     }
     let filter = request.parameter("fq").unwrap_or_default();
     let docs = if filter.contains("harbour") {
@@ -31,7 +32,8 @@ fn article_search(request: &ServiceRequest) -> Reply {
     } else {
         Value::Null
     };
-    Reply::status(200).body("application/json", json!({"status": "OK", "response": {"docs": docs}}).to_string())
+    Reply::status(200)
+        .body("application/json", json!({"status": "OK", "response": {"docs": docs}}).to_string())
 }
 
 fn service(respond: impl Fn(&ServiceRequest) -> Reply + Send + Sync + 'static) -> Service {
@@ -55,7 +57,10 @@ async fn the_record_of_the_requested_page_is_content() {
     let service = service(article_search);
     let response = get(&fetcher(&service, KEY), PAGE).await.unwrap();
     let record: Value = serde_json::from_slice(response.body.head()).unwrap();
-    assert_eq!((&record["title"], &record["abstract"]), (&json!("The Harbour"), &json!("What the council did.")));
+    assert_eq!(
+        (&record["title"], &record["abstract"]),
+        (&json!("The Harbour"), &json!("What the council did."))
+    );
     assert_eq!((&record["body"], &record["url"]), (&json!("The council met."), &json!(PAGE)));
     assert_eq!(record["date"], "2024-11-06T05:00:00+0000");
     assert_eq!(record["record"]["headline"]["main"], "The Harbour");
@@ -70,7 +75,11 @@ async fn the_key_is_sent_to_the_api_only() {
     let one = fetcher(&service, KEY);
     let response = get(&one, PAGE).await.unwrap();
     assert_eq!(service.requests()[0].parameter("api-key").as_deref(), Some(KEY));
-    assert!(service.requests()[0].parameter("fq").unwrap().contains(PAGE), "{:?}", service.requests());
+    assert!(
+        service.requests()[0].parameter("fq").unwrap().contains(PAGE),
+        "{:?}",
+        service.requests()
+    );
     let printed = format!("{one:?} {response:?} {}", response.final_url);
     assert!(!printed.contains("s3cret"), "{printed}");
     // Errors of an invalid response and of a stopped server contain the requested address.
@@ -78,7 +87,10 @@ async fn the_key_is_sent_to_the_api_only() {
     drop(service);
     let error = get(&one, PAGE).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::ProxyError);
-    assert!(!format!("{error:?}").contains("s3cret") && error.message.contains(&address.to_string()), "{error:?}");
+    assert!(
+        !format!("{error:?}").contains("s3cret") && error.message.contains(&address.to_string()),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -119,7 +131,9 @@ async fn a_refused_key_is_not_tried_for_the_next_page() {
 #[tokio::test]
 async fn another_publisher_only_needs_configuration() {
     let service = service(|request| match request.header("x-key") {
-        Some("k") => Reply::status(200).body("application/json", r#"{"article":{"t":"A title","n":7}}"#),
+        Some("k") => {
+            Reply::status(200).body("application/json", r#"{"article":{"t":"A title","n":7}}"#)
+        }
         _ => Reply::status(403),
     });
     let options = SearchOptions {
@@ -138,6 +152,12 @@ async fn another_publisher_only_needs_configuration() {
     let one = SearchFetcher::new(options, http).unwrap();
     let response = get(&one, "https://example.org/a?b={key}").await.unwrap();
     let record: Value = serde_json::from_slice(response.body.head()).unwrap();
-    assert_eq!((&record["title"], &record["body"], &record["date"]), (&json!("A title"), &json!("7"), &Value::Null));
-    assert_eq!(service.requests()[0].parameter("about").as_deref(), Some("https://example.org/a?b={key}"));
+    assert_eq!(
+        (&record["title"], &record["body"], &record["date"]),
+        (&json!("A title"), &json!("7"), &Value::Null)
+    );
+    assert_eq!(
+        service.requests()[0].parameter("about").as_deref(),
+        Some("https://example.org/a?b={key}")
+    );
 }

@@ -1,5 +1,5 @@
-//! Upstream proxies, HTTP and SOCKS5, on loopback: pages through them, and the distinction of their failures from the
-//! site's.
+//! Upstream proxies, HTTP and SOCKS5, on loopback: pages through them, and the distinction of their
+//! failures from the site's.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -29,10 +29,16 @@ impl Resolve for NoNames {
 
 fn proxy(user: Option<(&str, &str)>, refuses: bool) -> ForwardProxy {
     let user = user.map(|(user, password)| (user.to_owned(), password.to_owned()));
-    ForwardProxy::start(PROXY, ProxyOptions { upstream: WORLD, credentials: user, refuses }).unwrap()
+    ForwardProxy::start(PROXY, ProxyOptions { upstream: WORLD, credentials: user, refuses })
+        .unwrap()
 }
 
-fn through(scheme: &str, proxy: &ForwardProxy, user: Option<&str>, guard: AddressGuard) -> HttpFetcher {
+fn through(
+    scheme: &str,
+    proxy: &ForwardProxy,
+    user: Option<&str>,
+    guard: AddressGuard,
+) -> HttpFetcher {
     let upstream = Upstream::parse(&format!("{scheme}://{}", proxy.address()), user).unwrap();
     let http = HttpFetcher::builder().guard(guard).resolver(Arc::new(NoNames)).upstream(upstream);
     http.name("by_proxy").build().unwrap()
@@ -53,18 +59,29 @@ async fn only_the_proxy_needs_to_resolve_the_name() {
     let world = IpAddr::V4(Ipv4Addr::LOCALHOST);
     for scheme in SCHEMES {
         let user = Some(("me".to_owned(), "secret".to_owned()));
-        let proxy =
-            ForwardProxy::start(PROXY, ProxyOptions { upstream: world, credentials: user, refuses: false }).unwrap();
-        // The guard allows public addresses only. It checks neither the proxy's own address nor an unknown name.
+        let proxy = ForwardProxy::start(
+            PROXY,
+            ProxyOptions { upstream: world, credentials: user, refuses: false },
+        )
+        .unwrap();
+        // The guard allows public addresses only. It checks neither the proxy's own address nor an
+        // unknown name.
         let one = through(scheme, &proxy, Some("me:secret"), AddressGuard::default());
         let url = origin.url("pages.example", "/a");
         for _ in 0..2 {
             let response = get(&one, &url).await.unwrap();
-            assert_eq!((response.status, response.final_url.as_str()), (200, url.as_str()), "{scheme}");
+            assert_eq!(
+                (response.status, response.final_url.as_str()),
+                (200, url.as_str()),
+                "{scheme}"
+            );
         }
         let served = proxy.requests();
-        let want =
-            if scheme == "http" { format!("GET {url}") } else { format!("SOCKS pages.example:{}", origin.port()) };
+        let want = if scheme == "http" {
+            format!("GET {url}")
+        } else {
+            format!("SOCKS pages.example:{}", origin.port())
+        };
         assert_eq!(served[0], want, "{served:?}");
     }
     assert_eq!(origin.hits("pages.example"), 4);
@@ -84,7 +101,9 @@ async fn a_refused_destination_never_reaches_the_proxy() {
 #[tokio::test]
 async fn faults_of_the_proxy_are_proxy_errors() {
     for scheme in SCHEMES {
-        for (user, sent) in [(Some(("me", "secret")), Some("me:wrong-secret")), (Some(("me", "secret")), None)] {
+        for (user, sent) in
+            [(Some(("me", "secret")), Some("me:wrong-secret")), (Some(("me", "secret")), None)]
+        {
             let proxy = proxy(user, false);
             for url in ["http://127.0.0.21:9/", "https://127.0.0.21:9/"] {
                 let error = get(&through(scheme, &proxy, sent, open()), url).await.unwrap_err();
@@ -93,7 +112,9 @@ async fn faults_of_the_proxy_are_proxy_errors() {
             }
         }
         let refusing = proxy(None, true);
-        let error = get(&through(scheme, &refusing, None, open()), "https://127.0.0.21:9/").await.unwrap_err();
+        let error = get(&through(scheme, &refusing, None, open()), "https://127.0.0.21:9/")
+            .await
+            .unwrap_err();
         assert_eq!(error.kind, ErrorKind::ProxyError, "{scheme}: {error}");
         let gone = through(scheme, &refusing, None, open());
         drop(refusing);
@@ -105,7 +126,8 @@ async fn faults_of_the_proxy_are_proxy_errors() {
 #[tokio::test]
 async fn an_unreachable_host_behind_the_proxy_is_the_hosts_fault() {
     let proxy = proxy(None, false);
-    let error = get(&through("socks5", &proxy, None, open()), "http://127.0.0.21:9/").await.unwrap_err();
+    let error =
+        get(&through("socks5", &proxy, None, open()), "http://127.0.0.21:9/").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::NetworkError, "{error}");
 }
 
@@ -115,11 +137,16 @@ async fn the_browsers_proxy_uses_it_too() {
     let url = origin.url("127.0.0.21", "/a");
     for scheme in SCHEMES {
         let proxy = proxy(Some(("me", "secret")), false);
-        let upstream = Upstream::parse(&format!("{scheme}://{}", proxy.address()), Some("me:secret")).unwrap();
-        let filtering = FilteringProxy::start_with(Dialer::new(open()).through(upstream)).await.unwrap();
+        let upstream =
+            Upstream::parse(&format!("{scheme}://{}", proxy.address()), Some("me:secret")).unwrap();
+        let filtering =
+            FilteringProxy::start_with(Dialer::new(open()).through(upstream)).await.unwrap();
         let (user, password) = filtering.credentials();
-        let own =
-            Upstream::parse(&format!("http://{}", filtering.addr()), Some(&format!("{user}:{password}"))).unwrap();
+        let own = Upstream::parse(
+            &format!("http://{}", filtering.addr()),
+            Some(&format!("{user}:{password}")),
+        )
+        .unwrap();
         let http = HttpFetcher::builder().guard(open()).upstream(own).build().unwrap();
         let response = get(&http, &url).await.unwrap();
         assert_eq!(response.status, 200, "{scheme}");

@@ -1,5 +1,5 @@
-//! WARC archives that a crash truncated: at every byte of a record, plain and compressed, with bodies that look like
-//! records.
+//! WARC archives that a crash truncated: at every byte of a record, plain and compressed, with
+//! bodies that look like records.
 
 use std::fs;
 use std::io::{BufReader, Cursor, Read, Write};
@@ -33,7 +33,8 @@ fn put(archive: &Warc, path: &str, body: &[u8]) {
     archive.put(&page).unwrap();
 }
 
-/// Returns the URLs in an archive, in order, as an independent reader finds them; `-` for a record without one.
+/// Returns the URLs in an archive, in order, as an independent reader finds them; `-` for a record
+/// without one.
 fn urls(path: &Path) -> Vec<String> {
     let mut bytes = fs::read(path).unwrap();
     if path.extension().unwrap() == "gz" {
@@ -44,13 +45,16 @@ fn urls(path: &Path) -> Vec<String> {
     let records = WarcReader::new(BufReader::new(Cursor::new(bytes))).iter_records();
     records
         .map(|record| {
-            record.unwrap().header(WarcHeader::TargetURI).map_or_else(|| "-".to_owned(), |url| url.into_owned())
+            record
+                .unwrap()
+                .header(WarcHeader::TargetURI)
+                .map_or_else(|| "-".to_owned(), |url| url.into_owned())
         })
         .collect()
 }
 
-/// Returns an archive of the records `/0`, `/1` ... with these bodies, as bytes, and the end of each record, including
-/// the first.
+/// Returns an archive of the records `/0`, `/1` ... with these bodies, as bytes, and the end of
+/// each record, including the first.
 fn archive(name: &str, bodies: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(name);
@@ -87,7 +91,8 @@ impl ArchiveFolder {
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
     std::iter::repeat_with(&mut next).take(len).collect()
@@ -95,9 +100,11 @@ fn noise(len: usize) -> Vec<u8> {
 
 #[test]
 fn an_incomplete_record_is_moved_to_a_file_and_no_complete_one_is_lost() {
-    let tricky = b"HTTP/1.1\r\n\r\nWARC/1.0\r\ncontent-length: 9999\r\n\r\n\x1f\x8b\x08\0 no record";
+    let tricky =
+        b"HTTP/1.1\r\n\r\nWARC/1.0\r\ncontent-length: 9999\r\n\r\n\x1f\x8b\x08\0 no record";
     for name in NAMES {
-        let (bytes, ends) = archive(name, &[b"first", tricky, &[&noise(300), &tricky[..]].concat()]);
+        let (bytes, ends) =
+            archive(name, &[b"first", tricky, &[&noise(300), &tricky[..]].concat()]);
         let (whole, all) = (ends[ends.len() - 2], bytes.len());
         for cut in whole..=all {
             let folder = ArchiveFolder::with(name, &bytes[..cut]);
@@ -112,7 +119,11 @@ fn an_incomplete_record_is_moved_to_a_file_and_no_complete_one_is_lost() {
                     }
                 }
                 Some(torn) => {
-                    assert_eq!((torn.at as usize, torn.bytes as usize), (whole, cut - whole), "{name} cut at {cut}");
+                    assert_eq!(
+                        (torn.at as usize, torn.bytes as usize),
+                        (whole, cut - whole),
+                        "{name} cut at {cut}"
+                    );
                     assert_eq!(fs::read(&torn.kept).unwrap(), &bytes[whole..cut]);
                     assert_eq!(fs::read(&folder.path).unwrap(), &bytes[..whole]);
                 }
@@ -131,7 +142,11 @@ fn an_archive_that_was_cut_in_its_first_record_starts_again() {
         for cut in 0..bytes.len() {
             let folder = ArchiveFolder::with(name, &bytes[..cut]);
             let archive = open(&folder.path).unwrap();
-            assert_eq!(archive.torn().map(|torn| torn.bytes as usize), (cut > 0).then_some(cut), "{name}");
+            assert_eq!(
+                archive.torn().map(|torn| torn.bytes as usize),
+                (cut > 0).then_some(cut),
+                "{name}"
+            );
             assert_eq!(urls(&folder.path), ["-"], "{name} cut at {cut}");
         }
     }
@@ -181,7 +196,9 @@ fn other_damage_is_refused_and_changes_nothing() {
         for (what, bytes, from) in cases {
             let folder = ArchiveFolder::with(name, &bytes);
             match open(&folder.path) {
-                Err(WarcError::Damaged { at, len, .. }) => assert_eq!((at as usize, len as usize), (from, bytes.len())),
+                Err(WarcError::Damaged { at, len, .. }) => {
+                    assert_eq!((at as usize, len as usize), (from, bytes.len()))
+                }
                 other => panic!("{what}: {name}: {other:?}"),
             }
             assert_eq!((fs::read(&folder.path).unwrap(), folder.files()), (bytes, 1), "{what}");
@@ -196,7 +213,11 @@ fn zeros_after_a_power_failure_are_a_torn_tail() {
         let folder = ArchiveFolder::with(name, &[&bytes[..], &[0; 100_000]].concat());
         let opened = open(&folder.path).unwrap();
         let torn = opened.torn().unwrap();
-        assert_eq!((torn.at as usize, torn.bytes, folder.files()), (bytes.len(), 100_000, 2), "{name}");
+        assert_eq!(
+            (torn.at as usize, torn.bytes, folder.files()),
+            (bytes.len(), 100_000, 2),
+            "{name}"
+        );
         assert_eq!(fs::read(&folder.path).unwrap(), bytes, "{name}");
     }
 }
@@ -205,12 +226,15 @@ fn zeros_after_a_power_failure_are_a_torn_tail() {
 fn a_wrong_length_in_the_middle_is_not_a_torn_tail() {
     let (bytes, ends) = archive(NAMES[0], &[&noise(300), b"second", b"third"]);
     let text = bytes.iter().map(|&byte| char::from(byte.to_ascii_lowercase())).collect::<String>();
-    let digits = ends[0] + text[ends[0]..].find("content-length: ").unwrap() + "content-length: ".len();
+    let digits =
+        ends[0] + text[ends[0]..].find("content-length: ").unwrap() + "content-length: ".len();
     let mut bytes = bytes[..bytes.len() - 7].to_vec();
     bytes[digits] = b'9';
     bytes.insert(digits, b'9');
     let folder = ArchiveFolder::with(NAMES[0], &bytes);
-    assert!(matches!(open(&folder.path), Err(WarcError::Damaged { at, .. }) if at as usize == ends[0]));
+    assert!(
+        matches!(open(&folder.path), Err(WarcError::Damaged { at, .. }) if at as usize == ends[0])
+    );
     assert_eq!(fs::read(&folder.path).unwrap(), bytes);
 }
 
@@ -230,10 +254,17 @@ fn a_page_that_is_an_archive_itself_is_one_record() {
                 Ok(archive) if archive.torn().is_none() => {
                     // The documented exception.
                     let of_inner = inner_at.map(|at| cut - at);
-                    assert!(of_inner.is_some_and(|end| inner_ends.contains(&end)), "{name} cut at {cut}");
+                    assert!(
+                        of_inner.is_some_and(|end| inner_ends.contains(&end)),
+                        "{name} cut at {cut}"
+                    );
                 }
-                Ok(archive) => assert_eq!(archive.torn().unwrap().at as usize, whole, "{name} cut at {cut}"),
-                Err(WarcError::Damaged { at, .. }) => assert_eq!(at as usize, whole, "{name} cut at {cut}"),
+                Ok(archive) => {
+                    assert_eq!(archive.torn().unwrap().at as usize, whole, "{name} cut at {cut}")
+                }
+                Err(WarcError::Damaged { at, .. }) => {
+                    assert_eq!(at as usize, whole, "{name} cut at {cut}")
+                }
                 Err(error) => panic!("{name} cut at {cut}: {error}"),
             }
         }
@@ -244,8 +275,10 @@ fn a_page_that_is_an_archive_itself_is_one_record() {
 fn an_archive_in_one_gzip_member_is_appended_to() {
     let (plain, _) = archive(NAMES[0], &[&noise(3000), b"second"]);
     // All records in one gzip member, with a name and a time in its head.
-    let mut encoder =
-        flate2::GzBuilder::new().filename("crawl.warc").mtime(7).write(Vec::new(), flate2::Compression::fast());
+    let mut encoder = flate2::GzBuilder::new()
+        .filename("crawl.warc")
+        .mtime(7)
+        .write(Vec::new(), flate2::Compression::fast());
     encoder.write_all(&plain).unwrap();
     let compressed = encoder.finish().unwrap();
     let folder = ArchiveFolder::with(NAMES[1], &compressed);
@@ -311,7 +344,8 @@ fn headers_and_urls_of_a_hostile_server_add_no_records_or_fields() {
             let block = String::from_utf8_lossy(record.body()).into_owned();
             let (head, body) = block.split_once("\r\n\r\n").unwrap();
             assert!(body.starts_with("http://e.org/") && body.ends_with(forged), "{block:?}");
-            let names: Vec<&str> = head.lines().skip(1).map(|line| line.split(':').next().unwrap()).collect();
+            let names: Vec<&str> =
+                head.lines().skip(1).map(|line| line.split(':').next().unwrap()).collect();
             assert_eq!(names, ["content-type", "Warc-Type", "Content-Length"], "{head:?}");
             assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head:?}");
         }
@@ -327,7 +361,8 @@ fn pages(path: &Path) -> Vec<(String, String)> {
         MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain).unwrap();
         bytes = plain;
     }
-    let records = WarcReader::new(BufReader::new(Cursor::new(bytes))).iter_records().map(Result::unwrap);
+    let records =
+        WarcReader::new(BufReader::new(Cursor::new(bytes))).iter_records().map(Result::unwrap);
     let page = |record: warc::Record<warc::BufferedBody>| {
         let url = record.header(WarcHeader::TargetURI)?.into_owned();
         Some((record.header(WarcHeader::WarcType)?.into_owned(), url))
@@ -335,7 +370,8 @@ fn pages(path: &Path) -> Vec<(String, String)> {
     records.filter_map(page).collect()
 }
 
-/// A payload that the archive had when it was stored became a revisit, although its record was gone by then.
+/// A payload that the archive had when it was stored became a revisit, although its record was gone
+/// by then.
 #[test]
 fn a_page_whose_earlier_record_was_cut_off_is_stored_again() {
     for name in NAMES {
@@ -354,8 +390,8 @@ fn a_page_whose_earlier_record_was_cut_off_is_stored_again() {
     }
 }
 
-/// An index knew the indexed part of an archive by the archive's name: the beginning of another archive of that name was
-/// never indexed, and the lines of the former one stayed.
+/// An index knew the indexed part of an archive by the archive's name: the beginning of another
+/// archive of that name was never indexed, and the lines of the former one stayed.
 #[test]
 fn another_archive_of_the_same_name_is_indexed_from_its_start() {
     for name in NAMES {
@@ -365,7 +401,8 @@ fn another_archive_of_the_same_name_is_indexed_from_its_start() {
             let archive = open(path).unwrap();
             pages.iter().for_each(|page| put(&archive, page, page.as_bytes()));
         };
-        let update = || cdxj::update(&[dir.path().join("kept.warc"), path.clone()], &index).unwrap();
+        let update =
+            || cdxj::update(&[dir.path().join("kept.warc"), path.clone()], &index).unwrap();
         fill(&dir.path().join("kept.warc"), &["kept"]);
         fill(&path, &["a", "b"]);
         assert_eq!(update(), 3);
@@ -376,8 +413,8 @@ fn another_archive_of_the_same_name_is_indexed_from_its_start() {
         assert_eq!(update(), 4, "{name}");
         let lines = fs::read_to_string(&index).unwrap();
         let urls = |line: &str| line.split(' ').next().unwrap().to_owned();
-        let want =
-            ["a%20much%20longer%20page%20than%20before", "d", "e", "f", "kept"].map(|page| format!("org,e)/{page}"));
+        let want = ["a%20much%20longer%20page%20than%20before", "d", "e", "f", "kept"]
+            .map(|page| format!("org,e)/{page}"));
         assert_eq!(lines.lines().map(urls).collect::<Vec<_>>(), want, "{name}");
         // A cut archive lacks the last record that was indexed.
         fs::OpenOptions::new()
@@ -386,7 +423,11 @@ fn another_archive_of_the_same_name_is_indexed_from_its_start() {
             .unwrap()
             .set_len(fs::metadata(&path).unwrap().len() - 1)
             .unwrap();
-        assert_eq!((update(), fs::read_to_string(&index).unwrap().lines().count()), (3, 4), "{name}");
+        assert_eq!(
+            (update(), fs::read_to_string(&index).unwrap().lines().count()),
+            (3, 4),
+            "{name}"
+        );
     }
 }
 
@@ -396,7 +437,8 @@ fn the_headers_of_a_page_keep_their_bytes() {
     let path = dir.path().join("crawl.warc");
     let value: Vec<u8> = (0x20..=0x7e_u8).chain(0x80..=0xff).chain([b'\t', b'z']).collect();
     let url: Url = "http://e.org/x".parse().unwrap();
-    let headers = vec![Header::new("content-type", "text/plain"), Header::from_bytes("location", &value)];
+    let headers =
+        vec![Header::new("content-type", "text/plain"), Header::from_bytes("location", &value)];
     let response = Response::new(200, headers, Body::in_memory(b"page".to_vec()), url.clone());
     let page = Delivered::new(&url, &response, "direct_access", Timestamp::from_millis(0));
     let archive = open(&path).unwrap();

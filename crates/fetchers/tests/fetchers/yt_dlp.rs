@@ -1,5 +1,6 @@
-//! The real yt-dlp, with its generic extractor, on pages and media on loopback. Without yt-dlp the tests are skipped, or
-//! fail if `FETCHWISE_SYSTEM_TESTS` is set. `make yt-dlp` installs it, `FETCHWISE_YT_DLP` names a program.
+//! The real yt-dlp, with its generic extractor, on pages and media on loopback. Without yt-dlp the
+//! tests are skipped, or fail if `FETCHWISE_SYSTEM_TESTS` is set. `make yt-dlp` installs it,
+//! `FETCHWISE_YT_DLP` names a program.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -98,7 +99,8 @@ async fn a_media_file_is_complete_and_its_progress_is_reported() {
     let service = serve();
     let reported: Arc<Mutex<Vec<Progress>>> = Arc::default();
     let sink = Arc::clone(&reported);
-    let on_progress = Some(Arc::new(move |progress: &Progress| sink.lock().unwrap().push(progress.clone())) as _);
+    let on_progress =
+        Some(Arc::new(move |progress: &Progress| sink.lock().unwrap().push(progress.clone())) as _);
     let one = fetcher(DownloadOptions { on_progress, ..options(&program) });
     let url = service.url("/clip.mp4");
     let response = get(&one, &url, a_minute()).await.unwrap();
@@ -109,7 +111,10 @@ async fn a_media_file_is_complete_and_its_progress_is_reported() {
     assert_eq!(verdict.outcome, Outcome::Content);
     let reported = reported.lock().unwrap();
     let last = reported.last().unwrap();
-    assert_eq!((last.bytes, last.total, last.url.as_str()), (CLIP_BYTES as u64, Some(CLIP_BYTES as u64), url.as_str()));
+    assert_eq!(
+        (last.bytes, last.total, last.url.as_str()),
+        (CLIP_BYTES as u64, Some(CLIP_BYTES as u64), url.as_str())
+    );
 }
 
 #[tokio::test]
@@ -147,7 +152,11 @@ async fn failures_have_their_own_error_kinds() {
         ("/text", ErrorKind::WrongTool, None),
     ] {
         let error = get(&one, &service.url(path), a_minute()).await.unwrap_err();
-        assert_eq!((error.kind, error.status, error.local), (kind, status, false), "{path}: {error}");
+        assert_eq!(
+            (error.kind, error.status, error.local),
+            (kind, status, false),
+            "{path}: {error}"
+        );
     }
     let short = Limits { max_body: 1000, ..a_minute() };
     let error = get(&one, &service.url("/clip.mp4"), short).await.unwrap_err();
@@ -166,7 +175,8 @@ async fn the_guard_applies_to_the_page_and_its_links() {
     assert!(error.message.contains("403"), "the proxy refuses the address: {error}");
 }
 
-/// What a hostile site writes into pages and playlists stays data: no file outside the folder, none of this machine's.
+/// What a hostile site writes into pages and playlists stays data: no file outside the folder, none
+/// of this machine's.
 #[tokio::test]
 async fn a_hostile_site_reads_and_writes_no_files() {
     let Some(program) = yt_dlp() else { return };
@@ -179,7 +189,8 @@ async fn a_hostile_site_reads_and_writes_no_files() {
         let name = stored.unwrap().file_name().into_string().unwrap();
         assert!(name.starts_with("evil-1.") && !name.contains(['/', '\x1b', ';']), "{name:?}");
     }
-    let folders = ["a", "a/b", "a/b/c"].map(|path| std::fs::read_dir(dir.path().join(path)).unwrap().count());
+    let folders =
+        ["a", "a/b", "a/b/c"].map(|path| std::fs::read_dir(dir.path().join(path)).unwrap().count());
     assert_eq!(folders, [1, 1, 1], "nothing lies outside the folder");
     match get(&one, &service.url("/local.m3u8"), a_minute()).await {
         Ok(response) => {
@@ -200,6 +211,8 @@ async fn a_run_ends_by_its_deadline_and_a_missing_program_is_unavailable() {
     assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
     assert_eq!(one.deadline(Duration::from_secs(4)), Duration::from_secs(4));
     let error =
-        get(&fetcher(options(Path::new("/no/such/yt-dlp"))), &service.url("/page"), a_minute()).await.unwrap_err();
+        get(&fetcher(options(Path::new("/no/such/yt-dlp"))), &service.url("/page"), a_minute())
+            .await
+            .unwrap_err();
     assert!(error.unavailable, "{error:?}");
 }

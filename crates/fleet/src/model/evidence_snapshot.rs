@@ -2,7 +2,8 @@
 //!
 //! Owns: the container and its validation.
 //!
-//! Invariants: any bytes are read or refused. The decompressed size stays in proportion to the input.
+//! Invariants: any bytes are read or refused. The decompressed size stays in proportion to the
+//! input.
 //!
 //! Must not know: where snapshots are stored.
 
@@ -24,14 +25,16 @@ const MAJOR: u8 = 1;
 const LEVEL: i32 = 3;
 /// The maximum time in milliseconds by which evidence may be newer than the broker's timestamp.
 pub const MAX_AHEAD_MS: i64 = 3_600_000;
-/// The maximum compression ratio of columns of numbers. A higher ratio is an attempt to fill memory.
+/// The maximum compression ratio of columns of numbers. A higher ratio is an attempt to fill
+/// memory.
 const MAX_RATIO: u64 = 512;
 /// The section with link states, alongside those of a log snapshot, and its maximum length.
 const LINKS: u32 = 200;
 const MAX_LINKS: usize = 8 << 20;
 /// The maximum length of the head in bytes.
 const MAX_HEAD: usize = 1 << 20;
-/// The maximum number of epochs of a snapshot. A node has one epoch, and one more for each restore from a backup.
+/// The maximum number of epochs of a snapshot. A node has one epoch, and one more for each restore
+/// from a backup.
 const MAX_EPOCHS: usize = 10_000;
 
 /// The head of a snapshot.
@@ -70,7 +73,9 @@ impl SnapshotHead {
 
     /// Returns the number of positions that the snapshot claims to cover.
     pub fn positions(&self) -> u64 {
-        self.covers.values().fold(0u64, |sum, all| sum.saturating_add(count(all.runs().iter().copied())))
+        self.covers
+            .values()
+            .fold(0u64, |sum, all| sum.saturating_add(count(all.runs().iter().copied())))
     }
 
     /// Returns the last covered position of the current epoch.
@@ -128,7 +133,10 @@ pub fn unpack(bytes: &[u8]) -> Result<(SnapshotHead, EvidenceSnapshot), &'static
 }
 
 /// Works like [`unpack`], for columns of at most `max_len` bytes.
-pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(SnapshotHead, EvidenceSnapshot), &'static str> {
+pub(crate) fn unpack_within(
+    bytes: &[u8],
+    most: u64,
+) -> Result<(SnapshotHead, EvidenceSnapshot), &'static str> {
     let (rest, crc) = bytes.split_last_chunk().ok_or("truncated")?;
     if !rest.starts_with(&MAGIC) {
         return Err("not an evidence snapshot");
@@ -144,7 +152,8 @@ pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(SnapshotHead, Ev
     let head_len = u32::from_le_bytes(*head_len) as usize;
     let raw_len = raw_len.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
     let body = rest.get(20..).unwrap_or_default();
-    let (head, frame) = body.split_at_checked(head_len).filter(|_| head_len <= MAX_HEAD).ok_or("truncated")?;
+    let (head, frame) =
+        body.split_at_checked(head_len).filter(|_| head_len <= MAX_HEAD).ok_or("truncated")?;
     if raw_len > (frame.len() as u64).saturating_mul(MAX_RATIO).min(most) {
         return Err("decompresses to too much data");
     }
@@ -153,18 +162,21 @@ pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(SnapshotHead, Ev
     let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| "invalid frame")?;
     let (share, links) = sections(&raw).ok_or("inconsistent columns")?;
     if let Some(links) = links {
-        let rows = Some(links).filter(|links| links.len() <= MAX_LINKS).map(serde_json::from_slice::<Vec<StoredLink>>);
+        let rows = Some(links)
+            .filter(|links| links.len() <= MAX_LINKS)
+            .map(serde_json::from_slice::<Vec<StoredLink>>);
         let rows = rows.and_then(Result::ok).filter(|rows| rows.len() <= MAX_PER_NODE);
         head.links = rows.ok_or("invalid link states")?;
     }
     Ok((head, share))
 }
 
-/// Validates a decoded evidence snapshot or global snapshot. `now` is the broker's time, if it is known. A reader with
-/// a wrong clock must not take honest attempts for future ones.
+/// Validates a decoded evidence snapshot or global snapshot. `now` is the broker's time, if it is
+/// known. A reader with a wrong clock must not take honest attempts for future ones.
 ///
-/// The conditions hold for every honest log, however much of it was compacted, forgotten, evicted or has faded. They do
-/// not detect a node that claims more positions than it has. Such a node could as well publish that number of attempts.
+/// The conditions hold for every honest log, however much of it was compacted, forgotten, evicted
+/// or has faded. They do not detect a node that claims more positions than it has. Such a node
+/// could as well publish that number of attempts.
 ///
 /// # Errors
 /// Returns the condition that does not hold.
@@ -174,7 +186,9 @@ pub fn validate(
     half_life_ms: u64,
     now: Option<Timestamp>,
 ) -> Result<(), &'static str> {
-    if head.half_life_ms != half_life_ms || share.half_life_ms().is_some_and(|ms| ms != half_life_ms) {
+    if head.half_life_ms != half_life_ms
+        || share.half_life_ms().is_some_and(|ms| ms != half_life_ms)
+    {
         return Err("different half-life");
     }
     if head.covers.len() > MAX_EPOCHS || !head.covers.contains_key(&head.epoch) {
@@ -204,5 +218,6 @@ fn sections(raw: &[u8]) -> Option<(EvidenceSnapshot, Option<&[u8]>)> {
         rest = behind;
     }
     let links = sections.iter().find(|(kind, _)| *kind == LINKS).map(|(_, bytes)| *bytes);
-    decode(i64::from_le_bytes(*landmark_ms), u64::from_le_bytes(*half_life_ms), &sections).map(|share| (share, links))
+    decode(i64::from_le_bytes(*landmark_ms), u64::from_le_bytes(*half_life_ms), &sections)
+        .map(|share| (share, links))
 }

@@ -2,8 +2,8 @@
 //!
 //! Owns: its validation. The container is that of evidence snapshots.
 //!
-//! Invariants: any bytes are read or refused within bounded memory. A decoded snapshot has no evidence of a site, and
-//! no more weight than its positions allow.
+//! Invariants: any bytes are read or refused within bounded memory. A decoded snapshot has no
+//! evidence of a site, and no more weight than its positions allow.
 //!
 //! Must not know: where snapshots are stored.
 
@@ -28,7 +28,10 @@ pub fn pack(head: &SnapshotHead, share: &EvidenceSnapshot) -> std::io::Result<By
     loop {
         let packed = evidence_snapshot::pack(head, &general)?;
         // The length of the columns follows the length of the head.
-        let raw_len = packed.get(12..20).and_then(|len| len.first_chunk().copied()).map_or(0, u64::from_le_bytes);
+        let raw_len = packed
+            .get(12..20)
+            .and_then(|len| len.first_chunk().copied())
+            .map_or(0, u64::from_le_bytes);
         let fits = packed.len() <= MAX_BYTES && raw_len <= MAX_RAW;
         if fits || !general.lighten() {
             return Ok(packed);

@@ -48,7 +48,8 @@ impl Heartbeat {
         if bytes.len() > 64 << 10 {
             return None;
         }
-        // A later release may add fields, but these two make a heartbeat. A response of the broker has neither.
+        // A later release may add fields, but these two make a heartbeat. A response of the broker
+        // has neither.
         let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
         (value.get("epoch")?.is_u64() && value.get("holder")?.is_string())
             .then(|| serde_json::from_value(value).ok())?

@@ -1,4 +1,5 @@
-//! The proof that this process held its node's lease at a moment, for leases that last as long as that one.
+//! The proof that this process held its node's lease at a moment, for leases that last as long as
+//! that one.
 
 use tokio::time::Instant;
 

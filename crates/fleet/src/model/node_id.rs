@@ -17,7 +17,9 @@ pub struct NodeId(Uuid);
 
 /// A text that is not a valid node id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a valid node id: expected 32 hexadecimal digits, as `fetchwise fleet status` prints them")]
+#[error(
+    "{0:?} is not a valid node id: expected 32 hexadecimal digits, as `fetchwise fleet status` prints them"
+)]
 pub struct InvalidNodeId(String);
 
 impl NodeId {

@@ -8,8 +8,8 @@ use std::time::Duration;
 pub struct Options {
     /// The pool. Nodes of one pool share what they learn.
     pub pool: String,
-    /// The egress group of this node: a name for the addresses that its requests come from. Pauses apply to all nodes
-    /// of a group.
+    /// The egress group of this node: a name for the addresses that its requests come from. Pauses
+    /// apply to all nodes of a group.
     pub egress_group: String,
     /// The version that other nodes see.
     pub version: String,
@@ -53,8 +53,8 @@ pub enum Scope {
     /// Every attempt of every node.
     #[default]
     All,
-    /// Evidence that belongs to no single site, from every node as one global snapshot. For pools in which each site
-    /// has its own node.
+    /// Evidence that belongs to no single site, from every node as one global snapshot. For pools
+    /// in which each site has its own node.
     Own,
 }
 
@@ -82,7 +82,8 @@ pub struct Timing {
     pub lease: Duration,
     /// The time for which a position is missing before it is requested.
     pub gap: Duration,
-    /// The maximum interval between requests for the same gap. The interval doubles with each request.
+    /// The maximum interval between requests for the same gap. The interval doubles with each
+    /// request.
     pub max_request_interval: Duration,
     /// The time without a message after which a reader checks the stream.
     pub silence: Duration,
@@ -104,8 +105,8 @@ pub struct Timing {
     pub owner: Duration,
     /// In scope `own`: the minimum interval between global snapshots.
     pub global_min_interval: Duration,
-    /// In scope `own`: the maximum interval between global snapshots. An unchanged snapshot is published again because
-    /// a broker may have lost it.
+    /// In scope `own`: the maximum interval between global snapshots. An unchanged snapshot is
+    /// published again because a broker may have lost it.
     pub global_max_interval: Duration,
 }
 
@@ -139,20 +140,22 @@ impl Default for Timing {
 pub struct Limits {
     /// The maximum rate of attempts per second in the long run, by the broker's clock.
     pub attempts_per_s: f64,
-    /// The maximum burst of attempts. A node that was away sends up to a million at once when it is back.
+    /// The maximum burst of attempts. A node that was away sends up to a million at once when it is
+    /// back.
     pub attempt_burst: f64,
     /// The maximum rate of new keys per second.
     pub new_keys_per_s: f64,
     /// The maximum burst of new keys.
     pub new_key_burst: f64,
-    /// The maximum memory for waiting messages, in bytes. Further messages are requested again when there is room.
+    /// The maximum memory for waiting messages, in bytes. Further messages are requested again when
+    /// there is room.
     pub waiting_bytes: usize,
-    /// In scope `own`: the maximum memory for the global snapshots of all nodes, in bytes. Those of further nodes are
-    /// refused.
+    /// In scope `own`: the maximum memory for the global snapshots of all nodes, in bytes. Those of
+    /// further nodes are refused.
     pub max_global_bytes: usize,
-    /// The approximate maximum size of the evidence of all peers in a snapshot of `peers/`, in bytes. All of it is in
-    /// memory at once while the snapshot is taken. Evidence beyond the limit is mixed. To drop one node of a mix, the
-    /// snapshots of all of its nodes are fetched again.
+    /// The approximate maximum size of the evidence of all peers in a snapshot of `peers/`, in
+    /// bytes. All of it is in memory at once while the snapshot is taken. Evidence beyond the limit
+    /// is mixed. To drop one node of a mix, the snapshots of all of its nodes are fetched again.
     pub max_snapshot_bytes: u64,
 }
 

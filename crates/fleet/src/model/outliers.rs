@@ -10,9 +10,11 @@ use crate::model::node_id::NodeId;
 
 /// The minimum distance, in standard deviations, at which a node is reported.
 pub const SIGMA: f64 = 5.0;
-/// The minimum number of attempts of a node at a site, by one fetcher. The others need twice as many.
+/// The minimum number of attempts of a node at a site, by one fetcher. The others need twice as
+/// many.
 const MIN_ATTEMPTS: f64 = 5.0;
-/// The difference of a success rate that is normal between honest nodes. Hour, address and section of a site all vary.
+/// The difference of a success rate that is normal between honest nodes. Hour, address and section
+/// of a site all vary.
 const NORMAL_DIFFERENCE: f64 = 0.1;
 /// The number of sites reported per node.
 const SITES: usize = 5;
@@ -71,8 +73,8 @@ pub struct Outlier {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct OutlierReport {
-    /// The number of nodes with attempts. With fewer than three nobody can tell which one is wrong, so none is
-    /// reported.
+    /// The number of nodes with attempts. With fewer than three nobody can tell which one is wrong,
+    /// so none is reported.
     pub nodes: usize,
     /// The number of sites with attempts of at least two nodes, counted per fetcher.
     pub shared_sites: usize,
@@ -95,8 +97,8 @@ impl OutlierDetector {
         site.entry(node).or_default().add(Rate { attempts: 1, success: u64::from(success) });
     }
 
-    /// Compares each node with all others. The farthest outlier is reported first and ignored after that, so a liar
-    /// makes no honest node suspicious.
+    /// Compares each node with all others. The farthest outlier is reported first and ignored after
+    /// that, so a liar makes no honest node suspicious.
     pub fn compare(&self) -> OutlierReport {
         let shared_sites = self.sites.values().filter(|rates| rates.len() > 1).count();
         let mut left = self.nodes.clone();
@@ -114,19 +116,24 @@ impl OutlierDetector {
         OutlierReport { nodes: self.nodes.len(), shared_sites, outliers }
     }
 
-    /// Returns the distance of a node from the nodes in `left`; none if they share no site with enough attempts.
+    /// Returns the distance of a node from the nodes in `left`; none if they share no site with
+    /// enough attempts.
     fn distance_of(&self, node: NodeId, left: &BTreeSet<NodeId>) -> Option<Outlier> {
         let mut found: Vec<(f64, RateDifference)> = Vec::new();
         for ((domain, fetcher), rates) in &self.sites {
             let Some(own) = rates.get(&node).copied() else { continue };
             let mut others = Rate::default();
-            rates.iter().filter(|(by, _)| **by != node && left.contains(by)).for_each(|(_, rate)| others.add(*rate));
+            rates
+                .iter()
+                .filter(|(by, _)| **by != node && left.contains(by))
+                .for_each(|(_, rate)| others.add(*rate));
             let (n, m) = (own.attempts as f64, others.attempts as f64);
             if n < MIN_ATTEMPTS || m < 2.0 * MIN_ATTEMPTS {
                 continue;
             }
             let both = ((own.success + others.success) as f64 + 1.0) / (n + m + 2.0);
-            let variance = both * (1.0 - both) * (1.0 / n + 1.0 / m) + NORMAL_DIFFERENCE * NORMAL_DIFFERENCE;
+            let variance =
+                both * (1.0 - both) * (1.0 / n + 1.0 / m) + NORMAL_DIFFERENCE * NORMAL_DIFFERENCE;
             let square = (own.of() - others.of()).powi(2) / variance;
             let difference = RateDifference {
                 domain: domain.clone(),
@@ -153,8 +160,8 @@ impl OutlierDetector {
     }
 }
 
-/// Returns how far a sum of squares over `sites` sites is from its expectation, by the cube root that makes it nearly
-/// normal (Wilson and Hilferty).
+/// Returns how far a sum of squares over `sites` sites is from its expectation, by the cube root
+/// that makes it nearly normal (Wilson and Hilferty).
 fn sigma(sum: f64, sites: f64) -> f64 {
     let spread = 2.0 / (9.0 * sites);
     ((sum / sites).cbrt() - (1.0 - spread)) / spread.sqrt()
@@ -173,13 +180,16 @@ mod tests {
 
     impl Rng {
         fn next(&mut self) -> f64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (self.0 >> 11) as f64 / (1u64 << 53) as f64
         }
     }
 
-    /// Simulates `nodes` nodes at 40 sites with different rates; `liars` report the opposite. Each node's view of a
-    /// site is off by up to `off`.
+    /// Simulates `nodes` nodes at 40 sites with different rates; `liars` report the opposite. Each
+    /// node's view of a site is off by up to `off`.
     fn simulate(nodes: u8, liars: &[u8], attempts: usize, off: f64, seed: u64) -> OutlierReport {
         let (mut luck, mut compare) = (Rng(seed), OutlierDetector::default());
         for site in 0..40 {
@@ -203,9 +213,17 @@ mod tests {
             let named: Vec<NodeId> = found.outliers.iter().map(|suspect| suspect.node_id).collect();
             assert_eq!(named, [node(4)], "{found:?}");
             let first = &found.outliers[0].differences[0];
-            assert!((first.success_rate - first.others_success_rate).abs() > 0.5 && first.attempts == 20, "{first:?}");
+            assert!(
+                (first.success_rate - first.others_success_rate).abs() > 0.5
+                    && first.attempts == 20,
+                "{first:?}"
+            );
             let found = simulate(3, &[2], 20, 0.1, seed);
-            assert_eq!(found.outliers.first().map(|suspect| suspect.node_id), Some(node(2)), "one of three: {found:?}");
+            assert_eq!(
+                found.outliers.first().map(|suspect| suspect.node_id),
+                Some(node(2)),
+                "one of three: {found:?}"
+            );
             assert_eq!(found.outliers.len(), 1);
         }
     }
@@ -214,7 +232,8 @@ mod tests {
     fn two_liars_among_ten_are_both_reported() {
         for seed in 0..40 {
             let found = simulate(10, &[1, 9], 20, 0.05, seed);
-            let named: BTreeSet<NodeId> = found.outliers.iter().map(|suspect| suspect.node_id).collect();
+            let named: BTreeSet<NodeId> =
+                found.outliers.iter().map(|suspect| suspect.node_id).collect();
             assert_eq!(named, BTreeSet::from([node(1), node(9)]));
         }
     }

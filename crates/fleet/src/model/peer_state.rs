@@ -1,7 +1,7 @@
 //! The state of all peers, as a fold of events: a version vector per node, and what of it counts.
 //!
-//! Owns: the rules by which attempts and link states count. An attempt counts once, not in a forgotten domain, and not
-//! from an excluded node.
+//! Owns: the rules by which attempts and link states count. An attempt counts once, not in a
+//! forgotten domain, and not from an excluded node.
 //!
 //! Invariants: the same events result in the same state: live, after a crash and offline.
 //!
@@ -22,8 +22,8 @@ use crate::model::peer_link_states::{RemoteLinks, RowSource, StoredLink};
 use crate::model::position::Position;
 use crate::model::position_set::Intervals;
 
-/// The maximum time in milliseconds by which an attempt may be newer than its message. A node that exceeds it is set
-/// aside.
+/// The maximum time in milliseconds by which an attempt may be newer than its message. A node that
+/// exceeds it is set aside.
 pub use crate::model::evidence_snapshot::MAX_AHEAD_MS;
 
 /// The state of one peer.
@@ -41,13 +41,16 @@ pub struct PeerState {
     pub facts: u64,
     /// The last position that its applied snapshot covers, if any.
     pub share: u64,
-    /// Whether its evidence is mixed with that of a domain that was forgotten since. A newer snapshot replaces it.
+    /// Whether its evidence is mixed with that of a domain that was forgotten since. A newer
+    /// snapshot replaces it.
     #[serde(default)]
     pub is_stale: bool,
-    /// The time at which the broker stored its last message, in milliseconds since 1970; 0 if unknown.
+    /// The time at which the broker stored its last message, in milliseconds since 1970; 0 if
+    /// unknown.
     #[serde(default)]
     pub heard_at: i64,
-    /// Whether it has been away for long: its gaps are not requested, and its evidence goes once it has faded.
+    /// Whether it has been away for long: its gaps are not requested, and its evidence goes once it
+    /// has faded.
     #[serde(default)]
     pub is_closed: bool,
     /// Whether only the evidence of some sites was applied.
@@ -89,8 +92,11 @@ impl PeerState {
     /// Returns the gaps of each epoch, given what else is known of its end.
     pub fn holes(&self, known: Option<(u32, u64, u64)>) -> Vec<(u32, u64, u64)> {
         let mut holes = Vec::new();
-        let mut epochs: BTreeMap<u32, (u64, u64)> =
-            self.seen.iter().map(|(epoch, seen)| (*epoch, (self.base(*epoch), seen.top().unwrap_or(0)))).collect();
+        let mut epochs: BTreeMap<u32, (u64, u64)> = self
+            .seen
+            .iter()
+            .map(|(epoch, seen)| (*epoch, (self.base(*epoch), seen.top().unwrap_or(0))))
+            .collect();
         if let Some((epoch, base, top)) = known {
             let known = epochs.entry(epoch).or_insert((base, 0));
             *known = (known.0.max(base), known.1.max(top));
@@ -101,7 +107,9 @@ impl PeerState {
             if base >= top {
                 continue;
             }
-            holes.extend(seen.holes(base.saturating_add(1), top).map(|(first, last)| (epoch, first, last)));
+            holes.extend(
+                seen.holes(base.saturating_add(1), top).map(|(first, last)| (epoch, first, last)),
+            );
         }
         holes
     }
@@ -177,7 +185,8 @@ impl PeerStates {
     /// Returns whether a message has nothing new.
     pub fn is_known(&self, node_id: NodeId, epoch: u32, first: u64, last: u64) -> bool {
         self.is_own(node_id, epoch, first, last)
-            || self.peers.get(&node_id).is_some_and(|peer| peer.covers(epoch, first, last)) && !self.counts_twice
+            || self.peers.get(&node_id).is_some_and(|peer| peer.covers(epoch, first, last))
+                && !self.counts_twice
     }
 
     /// Returns whether messages of the node are read.
@@ -202,10 +211,18 @@ impl PeerStates {
         mut learn: impl FnMut(&RemoteAttempt<'_>),
     ) -> MessageCounts {
         let header = *batch.header();
-        let own = self.own.as_ref().filter(|(own, _)| *own == node_id).and_then(|(_, held)| held.get(&header.epoch));
+        let own = self
+            .own
+            .as_ref()
+            .filter(|(own, _)| *own == node_id)
+            .and_then(|(_, held)| held.get(&header.epoch));
         let mut counted = MessageCounts::default();
         let nothing = Intervals::default();
-        let seen = self.peers.get(&node_id).and_then(|peer| peer.seen.get(&header.epoch)).unwrap_or(&nothing);
+        let seen = self
+            .peers
+            .get(&node_id)
+            .and_then(|peer| peer.seen.get(&header.epoch))
+            .unwrap_or(&nothing);
         batch.each(|position, fact, _| {
             let is_known = own.is_some_and(|own| own.contains(position));
             if is_known || seen.contains(position) && !self.counts_twice {
@@ -229,36 +246,48 @@ impl PeerStates {
         counted
     }
 
-    /// Applies the link states of a message that the broker stored at `at`. Returns the links whose state may have
-    /// changed.
+    /// Applies the link states of a message that the broker stored at `at`. Returns the links whose
+    /// state may have changed.
     pub fn apply_links(&mut self, node_id: NodeId, batch: &Batch, at: Timestamp) -> Vec<u64> {
         let mut changed = Vec::new();
         if batch.links() == 0 {
             return changed;
         }
         let epoch = batch.header().epoch;
-        let own = self.own.as_ref().filter(|(own, _)| *own == node_id).and_then(|(_, held)| held.get(&epoch));
+        let own = self
+            .own
+            .as_ref()
+            .filter(|(own, _)| *own == node_id)
+            .and_then(|(_, held)| held.get(&epoch));
         batch.each_link(|position, link| {
             if !own.is_some_and(|own| own.contains(position)) {
                 let forgotten = self.forgotten.get(link.domain).copied();
-                changed.extend(self.links.apply(RowSource { node_id, position, at }, link, batch.egress(), forgotten));
+                changed.extend(self.links.apply(
+                    RowSource { node_id, position, at },
+                    link,
+                    batch.egress(),
+                    forgotten,
+                ));
             }
         });
         changed
     }
 
-    /// Returns whether a message that the broker stored at `at` has a newer link state although all of its attempts are
-    /// known. That happens after a snapshot, which may lack link states.
+    /// Returns whether a message that the broker stored at `at` has a newer link state although all
+    /// of its attempts are known. That happens after a snapshot, which may lack link states.
     pub fn has_newer_links(&self, node_id: NodeId, batch: &Batch, at: Timestamp) -> bool {
         let mut is_newer = false;
         batch.each_link(|position, link| {
-            let is_forgotten = self.forgotten.get(link.domain).is_some_and(|until| link.at <= *until);
-            is_newer |= !is_forgotten && self.links.is_newer(RowSource { node_id, position, at }, link);
+            let is_forgotten =
+                self.forgotten.get(link.domain).is_some_and(|until| link.at <= *until);
+            is_newer |=
+                !is_forgotten && self.links.is_newer(RowSource { node_id, position, at }, link);
         });
         is_newer
     }
 
-    /// Replaces everything known of a node by a snapshot. `is_stale` if it is mixed with evidence that was forgotten.
+    /// Replaces everything known of a node by a snapshot. `is_stale` if it is mixed with evidence
+    /// that was forgotten.
     pub fn apply_snapshot(
         &mut self,
         node_id: NodeId,
@@ -302,11 +331,15 @@ impl PeerStates {
     /// Returns whether the state was read in this scope, as far as it shows.
     pub(crate) fn matches_scope(&self, scope: Scope) -> bool {
         match scope {
-            Scope::All => self.global_snapshots.is_empty() && !self.peers.values().any(|peer| peer.is_part),
+            Scope::All => {
+                self.global_snapshots.is_empty() && !self.peers.values().any(|peer| peer.is_part)
+            }
             // A node may already know lost epochs of this log.
             Scope::Own => {
                 let own = self.own.as_ref().map(|(own, _)| *own);
-                self.peers.iter().all(|(node_id, peer)| Some(*node_id) == own || peer.is_part || peer.seen.is_empty())
+                self.peers.iter().all(|(node_id, peer)| {
+                    Some(*node_id) == own || peer.is_part || peer.seen.is_empty()
+                })
             }
         }
     }
@@ -347,7 +380,8 @@ impl PeerStates {
     pub fn dissolve(&mut self, group: &[NodeId]) {
         for node_id in group {
             let peer = self.peers.entry(*node_id).or_default();
-            let (is_excluded, aside, heard_at) = (peer.is_excluded, peer.aside.take(), peer.heard_at);
+            let (is_excluded, aside, heard_at) =
+                (peer.is_excluded, peer.aside.take(), peer.heard_at);
             *peer = PeerState { is_excluded, aside, heard_at, ..PeerState::default() };
         }
     }
@@ -368,10 +402,18 @@ impl PeerStates {
     /// Encodes the state for a snapshot.
     pub fn encode(&self) -> Vec<u8> {
         let kept = StoredPeerStates {
-            peers: self.peers.iter().map(|(node_id, peer)| (node_id.to_string(), peer.clone())).collect(),
+            peers: self
+                .peers
+                .iter()
+                .map(|(node_id, peer)| (node_id.to_string(), peer.clone()))
+                .collect(),
             incarnation: self.cursor.incarnation,
             seq: self.cursor.seq,
-            forgotten: self.forgotten.iter().map(|(domain, until)| (domain.clone(), until.as_millis())).collect(),
+            forgotten: self
+                .forgotten
+                .iter()
+                .map(|(domain, until)| (domain.clone(), until.as_millis()))
+                .collect(),
             links: self.links.stored(),
         };
         // Numbers, texts and maps of them always serialise.
@@ -380,22 +422,31 @@ impl PeerStates {
 
     /// Decodes the state from a snapshot.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let kept: StoredPeerStates = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let kept: StoredPeerStates =
+            serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let (mut peers, mut links) = (BTreeMap::new(), RemoteLinks::default());
         for (node_id, rows) in kept.links {
             links.restore(
-                node_id.parse().map_err(|error: crate::model::node_id::InvalidNodeId| error.to_string())?,
+                node_id
+                    .parse()
+                    .map_err(|error: crate::model::node_id::InvalidNodeId| error.to_string())?,
                 rows,
             );
         }
         for (node_id, peer) in kept.peers {
             peers.insert(
-                node_id.parse().map_err(|error: crate::model::node_id::InvalidNodeId| error.to_string())?,
+                node_id
+                    .parse()
+                    .map_err(|error: crate::model::node_id::InvalidNodeId| error.to_string())?,
                 peer,
             );
         }
         let cursor = Position { incarnation: kept.incarnation, seq: kept.seq };
-        let forgotten = kept.forgotten.into_iter().map(|(name, ms)| (name, Timestamp::from_millis(ms))).collect();
+        let forgotten = kept
+            .forgotten
+            .into_iter()
+            .map(|(name, ms)| (name, Timestamp::from_millis(ms)))
+            .collect();
         Ok(Self { peers, cursor, forgotten, links, ..Self::default() })
     }
 }
@@ -412,6 +463,9 @@ mod tests {
         assert_eq!(peer.holes(Some((1, 2, 12))), [(1, 10, 12)]);
         assert_eq!(peer.holes(Some((2, u64::MAX, u64::MAX))), [(1, 1, 2)]);
         let all = peer.holes(Some((2, 0, u64::MAX)));
-        assert_eq!(crate::model::position_set::count(all.iter().map(|(_, first, last)| (*first, *last))), u64::MAX);
+        assert_eq!(
+            crate::model::position_set::count(all.iter().map(|(_, first, last)| (*first, *last))),
+            u64::MAX
+        );
     }
 }

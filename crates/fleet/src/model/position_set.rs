@@ -16,22 +16,25 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// Returns the set of all positions from `first` to `last`; empty if `last` is less than `first`.
+    /// Returns the set of all positions from `first` to `last`; empty if `last` is less than
+    /// `first`.
     pub fn of(first: u64, last: u64) -> Self {
         let mut all = Self::default();
         all.insert(first, last);
         all
     }
 
-    /// Inserts the positions from `first` to `last`. Cost: a binary search, and a move of later runs for an insertion
-    /// in the middle.
+    /// Inserts the positions from `first` to `last`. Cost: a binary search, and a move of later
+    /// runs for an insertion in the middle.
     pub fn insert(&mut self, first: u64, last: u64) {
         if first > last {
             return;
         }
         // Runs that overlap or touch the new one merge with it.
-        let begin = self.runs.partition_point(|run| run.1.checked_add(1).is_some_and(|next| next < first));
-        let end = self.runs.partition_point(|run| last.checked_add(1).is_none_or(|next| run.0 <= next));
+        let begin =
+            self.runs.partition_point(|run| run.1.checked_add(1).is_some_and(|next| next < first));
+        let end =
+            self.runs.partition_point(|run| last.checked_add(1).is_none_or(|next| run.0 <= next));
         if begin >= end {
             self.runs.insert(begin, (first, last));
         } else {
@@ -117,7 +120,8 @@ fn are_apart(runs: &[(u64, u64)]) -> bool {
 
 /// Returns the number of positions in runs, saturating.
 pub fn count(runs: impl IntoIterator<Item = (u64, u64)>) -> u64 {
-    runs.into_iter().fold(0, |sum: u64, (first, last)| sum.saturating_add((last - first).saturating_add(1)))
+    runs.into_iter()
+        .fold(0, |sum: u64, (first, last)| sum.saturating_add((last - first).saturating_add(1)))
 }
 
 impl From<Intervals> for Vec<(u64, u64)> {
@@ -175,7 +179,10 @@ mod tests {
     #[test]
     fn the_greatest_position_is_not_special() {
         let mut all = Intervals::of(u64::MAX, u64::MAX);
-        assert_eq!(all.holes(u64::MAX - 1, u64::MAX).collect::<Vec<_>>(), [(u64::MAX - 1, u64::MAX - 1)]);
+        assert_eq!(
+            all.holes(u64::MAX - 1, u64::MAX).collect::<Vec<_>>(),
+            [(u64::MAX - 1, u64::MAX - 1)]
+        );
         all.insert(0, u64::MAX - 1);
         assert_eq!(all.runs(), [(0, u64::MAX)]);
         assert!(all.holes(0, u64::MAX).next().is_none());

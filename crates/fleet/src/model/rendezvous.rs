@@ -1,10 +1,12 @@
-//! Rendezvous hashing of sites over nodes. A node that joins or leaves moves only its own part of the sites.
+//! Rendezvous hashing of sites over nodes. A node that joins or leaves moves only its own part of
+//! the sites.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::model::node_id::NodeId;
 
-/// Returns the node that owns a site; none without nodes. All callers with the same nodes get the same result.
+/// Returns the node that owns a site; none without nodes. All callers with the same nodes get the
+/// same result.
 ///
 /// ```
 /// use fetchwise_fleet::model::rendezvous::owner;

@@ -1,6 +1,7 @@
 //! The handle of a node, from joining to leaving.
 //!
-//! Invariants: whatever the broker does, the crawl goes on. Nothing waits for a task except a caller that asks to.
+//! Invariants: whatever the broker does, the crawl goes on. Nothing waits for a task except a
+//! caller that asks to.
 //!
 //! Must not know: the content of messages.
 
@@ -47,13 +48,13 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Joins a fleet: teaches `selector` what this node has received from peers before, and starts to share what
-    /// `journal` has. While the broker is away, the node waits for it and the crawl goes on. Call it after the journal
-    /// was [loaded](fetchwise::journal::load()).
+    /// Joins a fleet: teaches `selector` what this node has received from peers before, and starts
+    /// to share what `journal` has. While the broker is away, the node waits for it and the crawl
+    /// goes on. Call it after the journal was [loaded](fetchwise::journal::load()).
     ///
     /// # Errors
-    /// [`FleetError::Held`] or [`FleetError::Differs`] when the node may not join; other errors when its files cannot
-    /// be read.
+    /// [`FleetError::Held`] or [`FleetError::Differs`] when the node may not join; other errors
+    /// when its files cannot be read.
     pub async fn join(
         journal: Arc<Journal>,
         selector: Arc<Selector>,
@@ -63,7 +64,8 @@ impl Fleet {
         let dir = journal.dir().to_owned();
         let state = NodeState::load_or_create(&dir)?;
         let node_id = state.node_id;
-        let clones = (Arc::clone(&journal), Arc::clone(&selector), Arc::clone(&transport), options.clone());
+        let clones =
+            (Arc::clone(&journal), Arc::clone(&selector), Arc::clone(&transport), options.clone());
         let mut publisher = Publisher::new(clones.0, clones.1, clones.2, clones.3, state);
         let mut lease = Lease::new(&dir, &options);
         let is_checked = match check_pool(&mut publisher, &mut lease, &*transport).await {
@@ -78,7 +80,8 @@ impl Fleet {
         }
         let own_log = (Arc::clone(&journal), Arc::clone(&selector));
         let (proofs, timing) = (lease.proofs(), options.timing);
-        let consumer = Consumer::new(node_id, peers, own_log, Arc::clone(&transport), options.clone());
+        let consumer =
+            Consumer::new(node_id, peers, own_log, Arc::clone(&transport), options.clone());
         publisher.forgot = consumer.tombstones();
         let (forgets, forgot) = watch::channel(publisher.forgot.clone());
         let shared = Arc::new(SharedState::joining(node_id, &options, is_checked));
@@ -116,7 +119,17 @@ impl Fleet {
             tables_at: None,
         };
         let tasks = vec![tokio::spawn(writes.run()), tokio::spawn(reads.run())];
-        Ok(Self { node_id, selector, shared, publisher: publish, consumer: consume, stop, proofs, timing, tasks })
+        Ok(Self {
+            node_id,
+            selector,
+            shared,
+            publisher: publish,
+            consumer: consume,
+            stop,
+            proofs,
+            timing,
+            tasks,
+        })
     }
 
     /// Returns the node's id.
@@ -124,7 +137,8 @@ impl Fleet {
         self.node_id
     }
 
-    /// Returns the proofs that this process holds the lease of the node's id, and the time for which each one counts.
+    /// Returns the proofs that this process holds the lease of the node's id, and the time for
+    /// which each one counts.
     pub fn lease(&self) -> (watch::Receiver<Option<LeaseProof>>, Duration) {
         (self.proofs.clone(), self.timing.lease)
     }
@@ -139,7 +153,8 @@ impl Fleet {
         let mut status = lock(&self.shared.status).clone();
         let published = lock(&self.shared.published).clone();
         (status.counts.published, status.counts.bytes) = (published.published, published.bytes);
-        (status.counts.withheld, status.counts.stream_resets) = (published.withheld, published.stream_resets);
+        (status.counts.withheld, status.counts.stream_resets) =
+            (published.withheld, published.stream_resets);
         status.counts.failures = published.failures;
         (status.counts.global_snapshots_published, status.counts.global_snapshot_bytes) =
             (published.global_snapshots_published, published.global_snapshot_bytes);
@@ -156,8 +171,8 @@ impl Fleet {
         lock(&self.shared.nodes).clone()
     }
 
-    /// Returns the node that owns a URL's site, where a crawl is divided by site. All nodes that see the same nodes
-    /// return the same owner.
+    /// Returns the node that owns a URL's site, where a crawl is divided by site. All nodes that
+    /// see the same nodes return the same owner.
     ///
     /// # Errors
     /// When the URL cannot be fetched.
@@ -174,7 +189,10 @@ impl Fleet {
     /// When this node has left.
     pub async fn readmit(&self, node_id: NodeId) -> Result<(), FleetError> {
         let (answer, answered) = oneshot::channel();
-        self.consumer.send(Command::Readmit(node_id, answer)).await.map_err(|_| FleetError::Left)?;
+        self.consumer
+            .send(Command::Readmit(node_id, answer))
+            .await
+            .map_err(|_| FleetError::Left)?;
         answered.await.map_err(|_| FleetError::Left)?
     }
 
@@ -190,7 +208,8 @@ impl Fleet {
         left
     }
 
-    /// Stops the node and waits until it has released its files. A last heartbeat is sent if the broker responds soon.
+    /// Stops the node and waits until it has released its files. A last heartbeat is sent if the
+    /// broker responds soon.
     pub async fn stop(mut self) {
         self.end(StopMode::WithHeartbeat).await;
     }

@@ -18,8 +18,8 @@ use crate::transport::{Table, Transport, TransportError};
 
 use super::shared::{Command, LAST_HEARTBEAT_TIMEOUT, RETRY_INTERVAL, SharedState, StopMode, lock};
 
-/// Checks what must be clear before anything is published: whether the directory was restored, which process holds it,
-/// and whether the pool's settings agree.
+/// Checks what must be clear before anything is published: whether the directory was restored,
+/// which process holds it, and whether the pool's settings agree.
 pub(super) async fn check_pool(
     publisher: &mut Publisher,
     lease: &mut Lease,
@@ -30,7 +30,8 @@ pub(super) async fn check_pool(
     let ours = publisher.heartbeat(lease.holder(), lease.directory());
     let now = transport.now().await?;
     for (key, cell) in transport.cells().list(Table::Nodes).await? {
-        let (Ok(by), Some(theirs)) = (key.parse::<NodeId>(), crate::model::heartbeat::Heartbeat::decode(&cell.value))
+        let (Ok(by), Some(theirs)) =
+            (key.parse::<NodeId>(), crate::model::heartbeat::Heartbeat::decode(&cell.value))
         else {
             continue;
         };
@@ -44,7 +45,12 @@ pub(super) async fn check_pool(
             return Err(FleetError::Differs { by, what: "a half-life of", theirs, ours });
         }
         if by != publisher.node_id() && theirs.scope != ours.scope {
-            return Err(FleetError::Differs { by, what: "the scope", theirs: theirs.scope, ours: ours.scope });
+            return Err(FleetError::Differs {
+                by,
+                what: "the scope",
+                theirs: theirs.scope,
+                ours: ours.scope,
+            });
         }
     }
     lease.take(publisher, transport).await?;
@@ -61,7 +67,8 @@ pub(super) struct PublishTask {
     pub(super) shared: Arc<SharedState>,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) stopped: watch::Receiver<StopMode>,
-    pub(super) own: watch::Sender<std::collections::BTreeMap<u32, crate::model::position_set::Intervals>>,
+    pub(super) own:
+        watch::Sender<std::collections::BTreeMap<u32, crate::model::position_set::Intervals>>,
     pub(super) is_excluded: watch::Receiver<bool>,
     pub(super) forgot: watch::Receiver<BTreeSet<u64>>,
     pub(super) is_checked: bool,
@@ -105,7 +112,8 @@ impl PublishTask {
                     }
                     if blocked != blocks {
                         blocks = blocked;
-                        // Records that are not synced would otherwise wait for the log's own interval.
+                        // Records that are not synced would otherwise wait for the log's own
+                        // interval.
                         let _ = synced(self.journal.flush()).await;
                     }
                     let turned = self.turn(is_due).await;
@@ -189,7 +197,8 @@ impl PublishTask {
             } else {
                 counts.failures += 1;
             }
-            (counts.global_snapshots_published, counts.global_snapshot_bytes) = publisher.global.published;
+            (counts.global_snapshots_published, counts.global_snapshot_bytes) =
+                publisher.global.published;
         }
         let mut status = lock(&self.shared.status);
         status.epoch = publisher.state.log_epoch().epoch;
@@ -200,7 +209,9 @@ impl PublishTask {
         status.broker = !matches!(turned, Err(FleetError::Transport(TransportError::Away(_))));
         status.stopped = match &turned {
             _ if publisher.is_excluded => Some("an operator has excluded this node".to_owned()),
-            _ if publisher.is_clock_wrong() => Some("its clock is more than ten minutes off the broker's".to_owned()),
+            _ if publisher.is_clock_wrong() => {
+                Some("its clock is more than ten minutes off the broker's".to_owned())
+            }
             Err(error) => Some(error.to_string()),
             Ok(_) => None,
         };

@@ -24,7 +24,8 @@ pub(super) struct ReadTask {
     pub(super) shared: Arc<SharedState>,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) stopped: watch::Receiver<StopMode>,
-    pub(super) owns: watch::Receiver<std::collections::BTreeMap<u32, crate::model::position_set::Intervals>>,
+    pub(super) owns:
+        watch::Receiver<std::collections::BTreeMap<u32, crate::model::position_set::Intervals>>,
     pub(super) excluded: watch::Sender<bool>,
     pub(super) forgets: watch::Sender<BTreeSet<u64>>,
     /// The end of the stream when a previous reader got nothing before it.
@@ -65,7 +66,9 @@ impl ReadTask {
     /// Handles a command of the handle; returns false when no further command can come.
     pub(super) async fn handle(&mut self, command: Option<Command>) -> bool {
         match command {
-            Some(Command::Readmit(node_id, answer)) => drop(answer.send(self.consumer.include(node_id).await)),
+            Some(Command::Readmit(node_id, answer)) => {
+                drop(answer.send(self.consumer.include(node_id).await))
+            }
             Some(Command::Leave(answer)) => drop(answer.send(Ok(()))),
             None => return false,
         }
@@ -111,8 +114,8 @@ impl ReadTask {
                                 self.tried = Some(end);
                                 return Ok(());
                             }
-                            // A second reader got nothing either: the messages have aged out or are lost. Missing
-                            // positions will be requested.
+                            // A second reader got nothing either: the messages have aged out or are
+                            // lost. Missing positions will be requested.
                             self.consumer.skip_to(end)?;
                         }
                         last = tokio::time::Instant::now();
@@ -164,7 +167,8 @@ impl ReadTask {
         status.handover_pending = self.consumer.handover_pending();
         (status.links, status.links_waiting) = self.consumer.links();
         (status.excluded, status.syncing) = (self.consumer.is_excluded, self.consumer.is_starting);
-        let is_published = status.published + 1 >= self.journal.next_seq() || self.consumer.is_excluded;
+        let is_published =
+            status.published + 1 >= self.journal.next_seq() || self.consumer.is_excluded;
         status.converged = status.broker && is_read && is_published && self.consumer.is_converged();
         status.counts = self.consumer.counts.clone();
         Ok(())
@@ -184,7 +188,9 @@ impl ReadTask {
                     let _ = synced(flushed).await;
                 }
                 // A failed snapshot is tried again after the next interval.
-                if let Ok(Ok((_, faded))) = run_blocking(move || snapshotter.take_snapshot(now)).await {
+                if let Ok(Ok((_, faded))) =
+                    run_blocking(move || snapshotter.take_snapshot(now)).await
+                {
                     let _ = delete_faded_snapshots(&*transport, own, faded).await;
                 }
             }));

@@ -47,7 +47,8 @@ pub(super) struct SharedState {
     pub(super) global_is_lost: AtomicBool,
     /// Whether the node no longer fetches the links of its queue.
     pub(super) has_left_queue: AtomicBool,
-    /// Whether attempts that the node's own log has lost were learned again. They belong into the global snapshot.
+    /// Whether attempts that the node's own log has lost were learned again. They belong into the
+    /// global snapshot.
     pub(super) has_learned_past: AtomicBool,
 }
 

@@ -1,12 +1,12 @@
 //! Host pauses shared by an egress group, and the single trial after each.
 //!
-//! Each node has a cell at the broker for each host that it pauses or tries. Its key holds the node, so a broker with
-//! permissions lets no node speak for another. `state_machine` defines what follows from the statements in these cells,
-//! `pause_view` holds this node's view and its pending writes, and [`SharedHosts`] connects them to the broker and to
-//! the selector.
+//! Each node has a cell at the broker for each host that it pauses or tries. Its key holds the
+//! node, so a broker with permissions lets no node speak for another. `state_machine` defines what
+//! follows from the statements in these cells, `pause_view` holds this node's view and its pending
+//! writes, and [`SharedHosts`] connects them to the broker and to the selector.
 //!
-//! Invariants: while the broker is available, one node makes the trial of a pause. Without a broker the crawl goes on.
-//! No peer ends a pause that this node's own attempts have set.
+//! Invariants: while the broker is available, one node makes the trial of a pause. Without a broker
+//! the crawl goes on. No peer ends a pause that this node's own attempts have set.
 //!
 //! Must not know: which broker it is, or what is learned from a host.
 
@@ -43,7 +43,8 @@ const MAX_REQUESTS: usize = 32;
 /// The maximum number of waiting updates. Beyond it, pauses stay local.
 const MAX_WAITING: usize = 10_000;
 
-/// The task that shares host pauses with the egress group. Dropping it stops it; pauses are local then.
+/// The task that shares host pauses with the egress group. Dropping it stops it; pauses are local
+/// then.
 pub struct SharedHosts {
     task: JoinHandle<()>,
     shared: Arc<SharedState>,
@@ -62,7 +63,8 @@ pub struct HostCounts {
     pub lost: u64,
     /// Trials that were made without the broker.
     pub own_trials: u64,
-    /// Pauses and trials of other nodes that were rejected: there were too many, or the node has no heartbeat or is excluded.
+    /// Pauses and trials of other nodes that were rejected: there were too many, or the node has no
+    /// heartbeat or is excluded.
     pub rejected: u64,
 }
 
@@ -79,7 +81,10 @@ struct SharedState {
 
 impl fmt::Debug for SharedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedHosts").field("own", &self.own).field("egress", &self.egress).finish_non_exhaustive()
+        f.debug_struct("SharedHosts")
+            .field("own", &self.own)
+            .field("egress", &self.egress)
+            .finish_non_exhaustive()
     }
 }
 
@@ -93,9 +98,15 @@ enum Update {
 }
 
 impl SharedHosts {
-    /// Starts to share pauses with all nodes of the same `egress` group, as the pause coordinator of `selector`.
-    /// Returns none if the selector has a coordinator already. Needs a tokio runtime.
-    pub fn share(selector: Arc<Selector>, transport: Arc<dyn Transport>, own: NodeId, egress: &str) -> Option<Self> {
+    /// Starts to share pauses with all nodes of the same `egress` group, as the pause coordinator
+    /// of `selector`. Returns none if the selector has a coordinator already. Needs a tokio
+    /// runtime.
+    pub fn share(
+        selector: Arc<Selector>,
+        transport: Arc<dyn Transport>,
+        own: NodeId,
+        egress: &str,
+    ) -> Option<Self> {
         let (update, updates) = mpsc::channel(MAX_WAITING);
         let shared = Arc::new(SharedState {
             own,
@@ -123,7 +134,12 @@ impl SharedHosts {
     pub fn counts(&self) -> HostCounts {
         let counts = *self.shared.counts();
         let view = self.shared.view();
-        HostCounts { rejected: view.rejected, trials: view.trials, own_trials: view.own_trials, ..counts }
+        HostCounts {
+            rejected: view.rejected,
+            trials: view.trials,
+            own_trials: view.own_trials,
+            ..counts
+        }
     }
 }
 
@@ -166,14 +182,16 @@ impl PauseCoordinator for SharedState {
             TrialReply::Now => TrialPermission::Now,
             TrialReply::NotBefore(until) => TrialPermission::NotBefore(until),
             TrialReply::Asking(false) => TrialPermission::Pending(resolved),
-            TrialReply::Asking(true) => match self.update.try_send(Update::Claim(domain.to_owned())) {
-                Ok(()) => TrialPermission::Pending(resolved),
-                Err(_) => {
-                    let until = now.saturating_add(RETRY_INTERVAL);
-                    self.view().hold(domain, until);
-                    TrialPermission::NotBefore(until)
+            TrialReply::Asking(true) => {
+                match self.update.try_send(Update::Claim(domain.to_owned())) {
+                    Ok(()) => TrialPermission::Pending(resolved),
+                    Err(_) => {
+                        let until = now.saturating_add(RETRY_INTERVAL);
+                        self.view().hold(domain, until);
+                        TrialPermission::NotBefore(until)
+                    }
                 }
-            },
+            }
         }
     }
 }
@@ -249,7 +267,8 @@ impl Driver {
         if is_recreated {
             self.shared.view().apply_loss(self.selector.now());
         }
-        let (present, excluded) = (cells.list(Table::Nodes).await?, cells.list(Table::Excluded).await?);
+        let (present, excluded) =
+            (cells.list(Table::Nodes).await?, cells.list(Table::Excluded).await?);
         let nodes = |listed: Vec<(String, Cell)>| {
             let node = |(key, cell): (String, Cell)| Some((key.parse().ok()?, cell.value));
             listed.into_iter().filter_map(node)
@@ -257,9 +276,12 @@ impl Driver {
         let present = nodes(present).map(|(node, _)| node);
         let actions = {
             let mut view = self.shared.view();
-            // A response of the broker excludes nobody, and ends no exclusion in whose place it was stored.
-            let counts = |node: NodeId, value: &[u8]| !is_broker_response(value) || view.is_excluded(node);
-            let excluded = nodes(excluded).filter(|(node, value)| counts(*node, value)).map(|(node, _)| node);
+            // A response of the broker excludes nobody, and ends no exclusion in whose place it was
+            // stored.
+            let counts =
+                |node: NodeId, value: &[u8]| !is_broker_response(value) || view.is_excluded(node);
+            let excluded =
+                nodes(excluded).filter(|(node, value)| counts(*node, value)).map(|(node, _)| node);
             let excluded: Vec<NodeId> = excluded.collect();
             view.set_nodes(present, excluded, self.selector.now())
         };
@@ -291,8 +313,12 @@ impl Driver {
         let now = self.selector.now();
         self.shared.view().record_response(true, now);
         match (table, change.key.parse::<NodeId>()) {
-            (Table::Nodes, Ok(node)) => return self.shared.view().set_present(node, change.cell.is_some()),
-            (Table::Excluded, Ok(_)) if change.cell.as_ref().is_some_and(|cell| is_broker_response(&cell.value)) => {
+            (Table::Nodes, Ok(node)) => {
+                return self.shared.view().set_present(node, change.cell.is_some());
+            }
+            (Table::Excluded, Ok(_))
+                if change.cell.as_ref().is_some_and(|cell| is_broker_response(&cell.value)) =>
+            {
                 return false;
             }
             (Table::Excluded, Ok(node)) => {
@@ -303,15 +329,25 @@ impl Driver {
             (Table::Hosts, _) => {}
             _ => return false,
         }
-        let Some((by, domain)) = state_machine::parse_key(&self.shared.egress, &change.key) else { return false };
+        let Some((by, domain)) = state_machine::parse_key(&self.shared.egress, &change.key) else {
+            return false;
+        };
         let action = match change.cell {
             Some(cell) => match HostState::decode(&cell.value) {
                 Some(state) => {
                     let to_time_ms = self.selector.clock().ahead_ms().saturating_neg();
-                    let (state, stored) = (state.moved_by(to_time_ms), cell.at.moved_by(to_time_ms));
-                    self.shared.view().apply_statement(domain, by, state, (stored, cell.revision), now)
+                    let (state, stored) =
+                        (state.moved_by(to_time_ms), cell.at.moved_by(to_time_ms));
+                    self.shared.view().apply_statement(
+                        domain,
+                        by,
+                        state,
+                        (stored, cell.revision),
+                        now,
+                    )
                 }
-                // Not a statement of the node. It may have taken the place of one, which still counts here.
+                // Not a statement of the node. It may have taken the place of one, which still
+                // counts here.
                 None => return false,
             },
             None => self.shared.view().apply_removal(domain, by, change.revision, now),
@@ -328,7 +364,9 @@ impl Driver {
         match local {
             LocalAction::Nothing => {}
             LocalAction::Pause { until, ours, level } => {
-                if let Some(own) = here.filter(|here| *here > now && *here != until && !ours.has(*here)) {
+                if let Some(own) =
+                    here.filter(|here| *here > now && *here != until && !ours.has(*here))
+                {
                     self.shared.view().record_own_pause(domain, own);
                 }
                 if here.is_none_or(|here| here < until || ours.has(here)) {
@@ -337,7 +375,9 @@ impl Driver {
                 }
                 self.selector.restore_host_levels([(domain.to_owned(), level)]);
             }
-            LocalAction::Try { held, over } => drop(self.selector.claim_host_trial(domain, held, over)),
+            LocalAction::Try { held, over } => {
+                drop(self.selector.claim_host_trial(domain, held, over))
+            }
             LocalAction::Lift { ours, own_until } => {
                 if here.is_some_and(|here| here <= now || ours.has(here)) {
                     self.selector.set_host_pause(domain, own_until);
@@ -387,7 +427,10 @@ impl Driver {
     /// Writes queued statements about a host, until none is left or the broker does not respond.
     async fn write_pending(&self, domain: &str) {
         loop {
-            let Some(state) = self.shared.view().begin_write(domain, None, self.selector.now()) else { return };
+            let Some(state) = self.shared.view().begin_write(domain, None, self.selector.now())
+            else {
+                return;
+            };
             let is_written = self.write(domain, state).await.is_some();
             self.shared.view().end_write(domain, Some(state).filter(|_| !is_written));
             if !is_written {
@@ -396,8 +439,8 @@ impl Driver {
         }
     }
 
-    /// Claims the trial of a host. The first claim in the broker's order counts, so the outcome is known when the
-    /// watcher has delivered this one.
+    /// Claims the trial of a host. The first claim in the broker's order counts, so the outcome is
+    /// known when the watcher has delivered this one.
     async fn claim(&self, domain: &str) -> ClaimOutcome {
         let now = self.selector.now();
         let Some(claim) = self.shared.view().claim(domain, now) else { return ClaimOutcome::Known };
@@ -410,7 +453,8 @@ impl Driver {
         self.shared.view().end_write(domain, None);
         self.write_pending(domain).await;
         let Some(revision) = revision else { return ClaimOutcome::Unanswered };
-        if !self.is_changed(CLAIM_TIMEOUT, || self.shared.view().is_applied(domain, revision)).await {
+        if !self.is_changed(CLAIM_TIMEOUT, || self.shared.view().is_applied(domain, revision)).await
+        {
             return ClaimOutcome::Unanswered;
         }
         if !self.shared.view().is_tried_here(domain, self.selector.now()) {

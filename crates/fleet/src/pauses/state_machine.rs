@@ -1,11 +1,12 @@
-//! The state machine of a paused host: what each node says about it, and the rules of pauses and trials, without a
-//! broker.
+//! The state machine of a paused host: what each node says about it, and the rules of pauses and
+//! trials, without a broker.
 //!
-//! Each node writes statements under its own name only. All nodes apply the same statements in the broker's order, so
-//! they agree on what holds: the first claim in that order gets the trial.
+//! Each node writes statements under its own name only. All nodes apply the same statements in the
+//! broker's order, so they agree on what holds: the first claim in that order gets the trial.
 //!
-//! Invariants: a pause is never longer than its writer meant, whatever the clocks say. A node ends no running pause and
-//! no running trial of another node. A trial counts only if everything before it has ended.
+//! Invariants: a pause is never longer than its writer meant, whatever the clocks say. A node ends
+//! no running pause and no running trial of another node. A trial counts only if everything before
+//! it has ended.
 //!
 //! Must not know: how a statement is stored, or what a crawler does about it.
 
@@ -29,7 +30,8 @@ pub const MIN_SHARED_PAUSE: Duration = Duration::from_secs(60);
 pub const MAX_PAUSES_PER_HOUR: usize = 100;
 /// The maximum number of accepted pauses of new hosts per hour, from all peers together.
 pub const MAX_TOTAL_PAUSES_PER_HOUR: usize = 5_000;
-/// The maximum number of accepted trials and longer pauses of hosts that are known already, per node and hour.
+/// The maximum number of accepted trials and longer pauses of hosts that are known already, per
+/// node and hour.
 pub const MAX_CHANGES_PER_HOUR: usize = 1_000;
 /// The maximum number of hosts about which one node's statements hold.
 pub const MAX_HOSTS_PER_NODE: usize = 1_000;
@@ -91,8 +93,12 @@ impl HostState {
 
     /// Encodes the state as JSON, with times in milliseconds.
     pub fn encode(&self) -> Vec<u8> {
-        let wire =
-            CellJson { state: self.phase, until: self.until.as_millis(), at: self.at.as_millis(), level: self.level };
+        let wire = CellJson {
+            state: self.phase,
+            until: self.until.as_millis(),
+            at: self.at.as_millis(),
+            level: self.level,
+        };
         serde_json::to_vec(&wire).unwrap_or_default()
     }
 
@@ -110,8 +116,8 @@ impl HostState {
         })
     }
 
-    /// Returns the end of the state, given that the broker stored it at `stored`. It is never later than its writer
-    /// meant, and never beyond the maximum.
+    /// Returns the end of the state, given that the broker stored it at `stored`. It is never later
+    /// than its writer meant, and never beyond the maximum.
     pub fn end(&self, stored: Timestamp) -> Timestamp {
         let longest = if self.phase == Phase::Trial { MAX_TRIAL } else { MAX_PAUSE };
         let meant = self.until.since(self.at).min(longest);
@@ -194,26 +200,32 @@ impl HostStatements {
 
     /// Returns whether the newest claim of this process holds.
     pub fn is_tried_here(&self, now: Timestamp) -> bool {
-        self.all.iter().any(|statement| statement.is_ours && statement.is_trial() && statement.end() > now)
+        self.all
+            .iter()
+            .any(|statement| statement.is_ours && statement.is_trial() && statement.end() > now)
     }
 
     /// Returns the end of what the statements of others hold at `at`, by the broker's clock.
     pub fn others_hold(&self, by: NodeId, at: Timestamp) -> Option<Timestamp> {
-        self.all.iter().filter(|other| other.by != by && other.held_at(at)).map(Statement::end).max()
+        self.all
+            .iter()
+            .filter(|other| other.by != by && other.held_at(at))
+            .map(Statement::end)
+            .max()
     }
 
     /// Returns the effect that a statement has. It does not change anything yet.
     pub fn effect(&self, new: &Statement) -> Effect {
-        let others = || self.all.iter().filter(|other| other.by != new.by && other.held_at(new.stored));
+        let others =
+            || self.all.iter().filter(|other| other.by != new.by && other.held_at(new.stored));
         match new.state.phase {
             Phase::Fine if others().next().is_some() => Effect::Withdraws,
             Phase::Fine => Effect::Fine,
             // Only after everything has ended, a pause of the same node included.
             Phase::Trial
-                if self
-                    .all
-                    .iter()
-                    .any(|known| known.held_at(new.stored) && !(known.by == new.by && known.is_trial())) =>
+                if self.all.iter().any(|known| {
+                    known.held_at(new.stored) && !(known.by == new.by && known.is_trial())
+                }) =>
             {
                 Effect::Ignored
             }
@@ -223,14 +235,17 @@ impl HostStatements {
             Phase::Paused if others().any(Statement::is_trial) => Effect::Ignored,
             Phase::Paused if new.end() <= new.stored => Effect::Ignored,
             Phase::Paused if self.all.is_empty() => Effect::New,
-            Phase::Paused if self.all.iter().any(|known| known.end() >= new.end()) => Effect::Withdraws,
+            Phase::Paused if self.all.iter().any(|known| known.end() >= new.end()) => {
+                Effect::Withdraws
+            }
             Phase::Paused => Effect::Changes,
         }
     }
 
     /// Applies a statement with this effect.
     pub fn apply(&mut self, new: Statement, effect: Effect) {
-        // The broker keeps one statement of a node about a host, so a node that starts later never sees the earlier one.
+        // The broker keeps one statement of a node about a host, so a node that starts later never
+        // sees the earlier one.
         self.all.retain(|known| known.by != new.by);
         match (effect, new.state.phase) {
             (Effect::Ignored, _) | (Effect::Withdraws, Phase::Fine | Phase::Trial) => return,
@@ -257,10 +272,18 @@ impl HostStatements {
     }
 }
 
-/// Returns the statement when `by` pauses the host at `at` until `until`; none if what others say lasts long enough.
-pub fn paused(seen: &HostStatements, until: Timestamp, at: Timestamp, by: NodeId) -> Option<HostState> {
+/// Returns the statement when `by` pauses the host at `at` until `until`; none if what others say
+/// lasts long enough.
+pub fn paused(
+    seen: &HostStatements,
+    until: Timestamp,
+    at: Timestamp,
+    by: NodeId,
+) -> Option<HostState> {
     let until = until.min(at.saturating_add(MAX_PAUSE));
-    let pause = |level: u8| Some(HostState { phase: Phase::Paused, until, at, level: level.clamp(1, MAX_RISK_LEVEL) });
+    let pause = |level: u8| {
+        Some(HostState { phase: Phase::Paused, until, at, level: level.clamp(1, MAX_RISK_LEVEL) })
+    };
     let running = || seen.all.iter().filter(|known| known.end() > at);
     // The node that tries the host decides.
     if running().any(|known| known.is_trial() && known.by != by) {
@@ -300,8 +323,8 @@ pub fn claim(seen: &HostStatements, now: Timestamp) -> Claim {
     }
 }
 
-/// Returns the time at which a node that is cut off may try the host once. It is different for each node, within the
-/// minute after the pause.
+/// Returns the time at which a node that is cut off may try the host once. It is different for each
+/// node, within the minute after the pause.
 pub fn offline_trial_time(own: NodeId, domain: &str, ended: Timestamp) -> Timestamp {
     let mut bytes = own.as_bytes().to_vec();
     bytes.extend_from_slice(&ended.as_millis().to_le_bytes());
@@ -338,8 +361,8 @@ impl PauseQuota {
         Self { own, by: HashMap::new(), total: Spent::default() }
     }
 
-    /// Returns whether another statement of that node is accepted, which was stored at `at`: a pause of a new host, or a
-    /// change of a known one.
+    /// Returns whether another statement of that node is accepted, which was stored at `at`: a
+    /// pause of a new host, or a change of a known one.
     pub fn has_room(&mut self, by: NodeId, at: Timestamp, is_new: bool) -> bool {
         let (new, changes) = self.by.entry(by).or_default();
         match is_new {
@@ -437,16 +460,28 @@ mod tests {
         assert_eq!(first.level, 1);
         applied(&mut host, &[said(a, first, 0)]);
         assert_eq!(paused(&host, after(600), NOW, b), None, "the same pause by another node");
-        assert_eq!(paused(&host, after(900), NOW, b).unwrap().level, 1, "a longer pause of the same event");
+        assert_eq!(
+            paused(&host, after(900), NOW, b).unwrap().level,
+            1,
+            "a longer pause of the same event"
+        );
         assert_eq!(claim(&host, after(599)), Claim::NotBefore(after(600)));
         let Claim::State(state) = claim(&host, after(600)) else { panic!("it is over") };
         applied(&mut host, &[Statement { is_ours: true, ..said(b, state, 600) }]);
         assert_eq!(claim(&host, after(601)), Claim::Mine);
-        assert_eq!(paused(&host, after(1800), after(602), a), None, "the node that tries it decides");
+        assert_eq!(
+            paused(&host, after(1800), after(602), a),
+            None,
+            "the node that tries it decides"
+        );
         assert_eq!(paused(&host, after(1800), after(602), b).unwrap().level, 2);
         assert!(matches!(claim(&host, after(1200)), Claim::State(_)), "a trial without a result");
         host.all[0].is_ours = false;
-        assert_eq!(claim(&host, after(601)), Claim::NotBefore(after(1200)), "the name alone is no permission");
+        assert_eq!(
+            claim(&host, after(601)),
+            Claim::NotBefore(after(1200)),
+            "the name alone is no permission"
+        );
     }
 
     #[test]
@@ -454,7 +489,10 @@ mod tests {
         let (a, b, mut host) = (nobody(1), nobody(2), HostStatements::default());
         let fine = |at| HostState::fine(after(at));
         assert_eq!(
-            applied(&mut host, &[said(a, pause(600, 0), 0), said(b, fine(10), 10), said(b, trial(20), 20)]),
+            applied(
+                &mut host,
+                &[said(a, pause(600, 0), 0), said(b, fine(10), 10), said(b, trial(20), 20)]
+            ),
             [Effect::New, Effect::Withdraws, Effect::Ignored]
         );
         assert_eq!(host.end(), Some(after(600)));
@@ -464,7 +502,8 @@ mod tests {
             [Effect::Changes, Effect::Withdraws]
         );
         assert_eq!(host.end(), Some(after(600)));
-        // A shorter pause than that of the others takes nothing back, nor does a claim while they last.
+        // A shorter pause than that of the others takes nothing back, nor does a claim while they
+        // last.
         assert_eq!(applied(&mut host, &[said(b, pause(300, 50), 50)]), [Effect::Withdraws]);
         assert_eq!(host.end(), Some(after(600)));
         // Its writer may, and nobody else is left.
@@ -498,7 +537,11 @@ mod tests {
         assert_eq!(
             applied(
                 &mut host,
-                &[said(b, pause(1700, 1000), 1000), said(b, trial(1700), 1700), said(c, trial(2301), 2301)]
+                &[
+                    said(b, pause(1700, 1000), 1000),
+                    said(b, trial(1700), 1700),
+                    said(c, trial(2301), 2301)
+                ]
             ),
             [Effect::New, Effect::Changes, Effect::Changes]
         );
@@ -508,9 +551,11 @@ mod tests {
     #[test]
     fn a_node_may_add_100_pauses_per_hour() {
         let mut quota = PauseQuota::new(nobody(9));
-        let believed = (0..1000).filter(|second| quota.spend(nobody(1), after(*second), true)).count();
+        let believed =
+            (0..1000).filter(|second| quota.spend(nobody(1), after(*second), true)).count();
         assert_eq!(believed, MAX_PAUSES_PER_HOUR);
-        let changes = (0..2000).filter(|second| quota.spend(nobody(1), after(*second), false)).count();
+        let changes =
+            (0..2000).filter(|second| quota.spend(nobody(1), after(*second), false)).count();
         assert_eq!(changes, MAX_CHANGES_PER_HOUR);
         assert!(quota.spend(nobody(2), after(1000), true), "each node has a separate quota");
         assert!(!quota.spend(nobody(1), after(3599), true));
@@ -520,7 +565,8 @@ mod tests {
     #[test]
     fn all_peers_together_have_a_quota() {
         let mut quota = PauseQuota::new(nobody(9));
-        let invented = |n: u32| NodeId::from_bytes([n.to_le_bytes(); 4].concat().try_into().unwrap());
+        let invented =
+            |n: u32| NodeId::from_bytes([n.to_le_bytes(); 4].concat().try_into().unwrap());
         let believed = (0..60_000).filter(|n| quota.spend(invented(*n), NOW, true)).count();
         assert_eq!(believed, MAX_TOTAL_PAUSES_PER_HOUR);
         assert!(quota.spend(nobody(9), NOW, true), "the node's own pauses have their own");

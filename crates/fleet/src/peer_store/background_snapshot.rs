@@ -2,8 +2,8 @@
 //!
 //! Owns: when a record may be dropped.
 //!
-//! Invariants: a snapshot holds what a fold of the records up to it visits. A record is dropped only when two snapshots
-//! hold it.
+//! Invariants: a snapshot holds what a fold of the records up to it visits. A record is dropped
+//! only when two snapshots hold it.
 //!
 //! Must not know: brokers.
 
@@ -18,7 +18,9 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_log::{CompactOptions, Maintenance, Reader, Section, SnapshotMeta};
 
-use super::fold::{FOLDER, FoldVisitor, GENERAL, MIXED_EVIDENCE, NODE_EVIDENCE, PEER_STATES, each, fold, mixed};
+use super::fold::{
+    FOLDER, FoldVisitor, GENERAL, MIXED_EVIDENCE, NODE_EVIDENCE, PEER_STATES, each, fold, mixed,
+};
 use crate::error::FleetError;
 use crate::failpoints;
 use crate::model::evidence_snapshot::{SnapshotHead, pack};
@@ -45,12 +47,10 @@ impl NodesFold<'_> {
         let node_id = if self.mixed.contains(&node_id) { self.mixed[0] } else { node_id };
         if !self.all.contains_key(&node_id) {
             match self.like.empty_copy() {
-                Ok(learned) => {
-                    drop(self.all.insert(
-                        node_id,
-                        SeparateEvidence { learned, newest: Timestamp::default(), with_general: false },
-                    ))
-                }
+                Ok(learned) => drop(self.all.insert(
+                    node_id,
+                    SeparateEvidence { learned, newest: Timestamp::default(), with_general: false },
+                )),
                 Err(error) => self.failed = Some(error.to_string()),
             }
         }
@@ -101,8 +101,8 @@ pub(crate) struct PeerSnapshotter {
     pub(super) gate: MixGate,
 }
 
-/// Held while a snapshot with mixed evidence is written, and while a record is appended that changes one of its nodes.
-/// Neither can overtake the other unnoticed.
+/// Held while a snapshot with mixed evidence is written, and while a record is appended that
+/// changes one of its nodes. Neither can overtake the other unnoticed.
 pub(super) type MixGate = Arc<Mutex<()>>;
 
 pub(super) fn hold(gate: &MixGate) -> MutexGuard<'_, ()> {
@@ -117,9 +117,14 @@ struct EvidenceSection {
 }
 
 impl EvidenceSection {
-    /// With `is_closed`, nothing is left once all evidence has faded. Otherwise the counts that all domains share are
-    /// kept, however small they are.
-    fn new(of: Vec<NodeId>, apart: SeparateEvidence, as_of: Timestamp, is_closed: bool) -> std::io::Result<Self> {
+    /// With `is_closed`, nothing is left once all evidence has faded. Otherwise the counts that all
+    /// domains share are kept, however small they are.
+    fn new(
+        of: Vec<NodeId>,
+        apart: SeparateEvidence,
+        as_of: Timestamp,
+        is_closed: bool,
+    ) -> std::io::Result<Self> {
         let share = apart.learned.evidence_snapshot(as_of, FADED);
         let is_empty = share.keys() == 0 || is_closed && share.has_faded(FADED);
         let packed = if is_empty { Bytes::new() } else { pack(&SnapshotHead::default(), &share)? };
@@ -136,20 +141,29 @@ impl EvidenceSection {
 }
 
 impl PeerSnapshotter {
-    /// Takes a snapshot of everything on disk, and drops the records that two snapshots hold. Blocks while all evidence
-    /// of peers is folded, and needs as much memory again as that.
-    pub(crate) fn take_snapshot(&self, now: Timestamp) -> Result<(PeerSnapshotReport, Vec<FadedNode>), FleetError> {
+    /// Takes a snapshot of everything on disk, and drops the records that two snapshots hold.
+    /// Blocks while all evidence of peers is folded, and needs as much memory again as that.
+    pub(crate) fn take_snapshot(
+        &self,
+        now: Timestamp,
+    ) -> Result<(PeerSnapshotReport, Vec<FadedNode>), FleetError> {
         let maintenance = Maintenance::lock(&self.dir)?;
         let upto = fetchwise_log::durable_seq(&self.dir)?;
-        let before = fetchwise_log::load_snapshot(&self.dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
+        let before = fetchwise_log::load_snapshot(&self.dir)?
+            .snapshot
+            .map_or(0, |found| found.meta().covers_seq);
         if upto <= before {
-            return Ok((PeerSnapshotReport { covers: before, ..PeerSnapshotReport::default() }, Vec::new()));
+            return Ok((
+                PeerSnapshotReport { covers: before, ..PeerSnapshotReport::default() },
+                Vec::new(),
+            ));
         }
         let (_, mut mixed) = mixed(&self.dir)?;
         if restarts_any(&self.dir, before, &mixed)? {
             mixed.clear();
         }
-        let mut folded = NodesFold { like: self.selector.learned(), all: HashMap::new(), mixed, failed: None };
+        let mut folded =
+            NodesFold { like: self.selector.learned(), all: HashMap::new(), mixed, failed: None };
         let (mut states, covers) = fold(&self.dir, &self.own, None, upto, &mut folded)?;
         if let Some(error) = folded.failed {
             return Err(FleetError::Selector(error));
@@ -158,8 +172,9 @@ impl PeerSnapshotter {
         let images = self.evidence_sections(folded, &mut states, now)?;
         let mut sections = vec![(PEER_STATES, states.encode())];
         sections.extend(images.iter().map(EvidenceSection::section));
-        let general =
-            |(node_id, held): (&NodeId, &HeldGlobalSnapshot)| (GENERAL, general_bytes(*node_id, held.at, &held.body));
+        let general = |(node_id, held): (&NodeId, &HeldGlobalSnapshot)| {
+            (GENERAL, general_bytes(*node_id, held.at, &held.body))
+        };
         sections.extend(states.global_snapshots.iter().map(general));
         let group = images.iter().find(|image| image.of.len() > 1).map(|image| &image.of);
         let held = group.map(|_| hold(&self.gate));
@@ -167,11 +182,20 @@ impl PeerSnapshotter {
             && restarts_any(&self.dir, covers, group)?
         {
             // The fold lacks a newer record of one of its nodes. The next snapshot has it.
-            return Ok((PeerSnapshotReport { covers: before, ..PeerSnapshotReport::default() }, Vec::new()));
+            return Ok((
+                PeerSnapshotReport { covers: before, ..PeerSnapshotReport::default() },
+                Vec::new(),
+            ));
         }
-        let meta = SnapshotMeta { covers_seq: covers, fingerprint: FINGERPRINT, ..SnapshotMeta::default() };
-        let borrowed: Vec<Section<'_>> =
-            sections.iter().map(|(kind, bytes)| Section { kind: *kind, version: 1, bytes }).collect();
+        let meta = SnapshotMeta {
+            covers_seq: covers,
+            fingerprint: FINGERPRINT,
+            ..SnapshotMeta::default()
+        };
+        let borrowed: Vec<Section<'_>> = sections
+            .iter()
+            .map(|(kind, bytes)| Section { kind: *kind, version: 1, bytes })
+            .collect();
         let (_, bytes) = maintenance.write_snapshot(&meta, &borrowed)?;
         drop(held);
         failpoints::reached(failpoints::SNAPSHOT);
@@ -184,12 +208,14 @@ impl PeerSnapshotter {
         let has_image = |node_id: &NodeId| images.iter().any(|image| image.of.contains(node_id));
         // If only a part of a node was applied, the rest may still be needed.
         let is_gone = |peer: &PeerState| peer.is_closed && peer.is_accepted() && !peer.is_part;
-        let gone = states.peers.iter().filter(|(node_id, peer)| is_gone(peer) && !has_image(node_id));
+        let gone =
+            states.peers.iter().filter(|(node_id, peer)| is_gone(peer) && !has_image(node_id));
         let faded = gone.map(|(node_id, peer)| (*node_id, peer.seen.clone())).collect();
         Ok((PeerSnapshotReport { covers, node_ids, bytes }, faded))
     }
 
-    /// Returns the evidence of all nodes that have some left. Beyond the limit, the largest ones are mixed.
+    /// Returns the evidence of all nodes that have some left. Beyond the limit, the largest ones
+    /// are mixed.
     fn evidence_sections(
         &self,
         folded: NodesFold<'_>,
@@ -201,7 +227,9 @@ impl PeerSnapshotter {
         for (node_id, apart) in folded.all {
             let of = if mixed.contains(&node_id) { mixed.clone() } else { vec![node_id] };
             // A node that is present may still report on faded entries. A closed one does not.
-            let is_closed = of.iter().all(|node_id| states.peers.get(node_id).is_some_and(|peer| peer.is_closed));
+            let is_closed = of
+                .iter()
+                .all(|node_id| states.peers.get(node_id).is_some_and(|peer| peer.is_closed));
             let as_of = if is_closed { apart.newest.max(now) } else { apart.newest };
             let image = EvidenceSection::new(of, apart, as_of, is_closed).map_err(failed)?;
             match image.packed.is_empty() {
@@ -210,14 +238,17 @@ impl PeerSnapshotter {
             }
         }
         images.sort_by_key(|image| std::cmp::Reverse(image.packed.len()));
-        let total = |images: &[EvidenceSection]| images.iter().map(|image| image.packed.len() as u64).sum::<u64>();
+        let total = |images: &[EvidenceSection]| {
+            images.iter().map(|image| image.packed.len() as u64).sum::<u64>()
+        };
         while images.len() > 1 && total(&images) > self.max_snapshot_bytes {
             let (first, mut second) = (images.remove(0), images.remove(0));
             let newest = first.apart.newest.max(second.apart.newest);
             second.apart.learned.add_snapshot(&first.apart.learned.evidence_snapshot(newest, 0.0));
             second.apart.newest = newest;
             let of = first.of.into_iter().chain(second.of).collect();
-            images.insert(0, EvidenceSection::new(of, second.apart, newest, false).map_err(failed)?);
+            images
+                .insert(0, EvidenceSection::new(of, second.apart, newest, false).map_err(failed)?);
         }
         Ok(images)
     }
@@ -232,11 +263,13 @@ impl PeerSnapshotter {
                 names.push(name);
             }
         }
-        // A snapshot's file is written before its record. A listed file without a record may be about to get one. Only
-        // files older than some file with a record are removed.
+        // A snapshot's file is written before its record. A listed file without a record may be
+        // about to get one. Only files older than some file with a record are removed.
         let mut named = HashSet::new();
         each(&Reader::open(&self.dir)?, 0, u64::MAX, |_, record| {
-            if let Ok(PeerEvent::Snapshot(taken)) = PeerEvent::decode(record.kind, record.schema, record.payload) {
+            if let Ok(PeerEvent::Snapshot(taken)) =
+                PeerEvent::decode(record.kind, record.schema, record.payload)
+            {
                 named.insert(taken.file);
             }
             Ok(())
@@ -271,17 +304,25 @@ fn number_of(name: &str) -> Option<u64> {
     u64::from_str_radix(name.strip_suffix(".fwp")?.rsplit_once('-')?.1, 16).ok()
 }
 
-/// Teaches `selector` everything that the node in the data directory `data` has received from peers. The directory may
-/// be open in another process. Returns the number of nodes; 0 without `peers/`.
+/// Teaches `selector` everything that the node in the data directory `data` has received from
+/// peers. The directory may be open in another process. Returns the number of nodes; 0 without
+/// `peers/`.
 ///
 /// # Errors
 /// As [`Fleet::join`](crate::Fleet::join).
 pub fn load_peers(data: &Path, selector: &Selector) -> Result<usize, FleetError> {
-    let (dir, state) = (data.join(FOLDER), crate::peer_store::own_state_file::NodeState::load(data)?);
+    let (dir, state) =
+        (data.join(FOLDER), crate::peer_store::own_state_file::NodeState::load(data)?);
     let Some(state) = state.filter(|_| dir.is_dir()) else { return Ok(0) };
-    let (states, _) =
-        fold(&dir, &(state.node_id, state.own()), None, u64::MAX, &mut LiveEvidence { learned: selector.learned() })?;
-    Ok(states.peers.values().filter(|peer| !peer.seen.is_empty()).count() + states.global_snapshots.len())
+    let (states, _) = fold(
+        &dir,
+        &(state.node_id, state.own()),
+        None,
+        u64::MAX,
+        &mut LiveEvidence { learned: selector.learned() },
+    )?;
+    Ok(states.peers.values().filter(|peer| !peer.seen.is_empty()).count()
+        + states.global_snapshots.len())
 }
 
 /// Adds the lost epochs of this node that `peers/` has to the evidence of the node's log.
@@ -299,7 +340,8 @@ pub(crate) fn with_own_past(
     let learned = like.empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
     learned.add_snapshot(&own);
     let mut apart = SeparateEvidence { learned, newest: own.as_of(), with_general: false };
-    let (states, _) = fold(&dir, &(state.node_id, state.own()), Some(&[state.node_id]), u64::MAX, &mut apart)?;
+    let (states, _) =
+        fold(&dir, &(state.node_id, state.own()), Some(&[state.node_id]), u64::MAX, &mut apart)?;
     if let Some(peer) = states.peers.get(&state.node_id) {
         for (epoch, seen) in &peer.seen {
             covers.entry(*epoch).or_default().extend(seen);

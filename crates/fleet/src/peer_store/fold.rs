@@ -2,8 +2,8 @@
 //!
 //! Owns: which records still matter to a node's evidence.
 //!
-//! Invariants: a fold visits exactly the attempts and snapshots that count. A node that opens `peers/` knows what it
-//! knew when it closed it.
+//! Invariants: a fold visits exactly the attempts and snapshots that count. A node that opens
+//! `peers/` knows what it knew when it closed it.
 //!
 //! Must not know: where the evidence goes.
 
@@ -32,7 +32,8 @@ pub(super) const PEER_STATES: u32 = 100;
 pub(super) const NODE_EVIDENCE: u32 = 101;
 /// One section for several nodes together, when separate ones would be too large.
 pub(super) const MIXED_EVIDENCE: u32 = 102;
-/// One section for each node with a held global snapshot: the time at the broker, and the bytes as received.
+/// One section for each node with a held global snapshot: the time at the broker, and the bytes as
+/// received.
 pub(super) const GENERAL: u32 = 103;
 
 /// The maximum size of an evidence snapshot with its head, in bytes.
@@ -62,8 +63,8 @@ struct LookAhead {
     global_snapshots: HashMap<NodeId, u64>,
 }
 
-/// Folds `dir` up to the record `upto`. Visits the evidence of node `only` alone, if it is given. Returns the peer
-/// states and the last folded record.
+/// Folds `dir` up to the record `upto`. Visits the evidence of node `only` alone, if it is given.
+/// Returns the peer states and the last folded record.
 pub(crate) fn fold(
     dir: &Path,
     own: &(NodeId, BTreeMap<u32, Intervals>),
@@ -78,8 +79,9 @@ pub(crate) fn fold(
     let mut covers = 0;
     if let Some(snapshot) = &found {
         covers = snapshot.meta().covers_seq;
-        let (_, bytes) =
-            snapshot.section(PEER_STATES).ok_or_else(|| FleetError::Record("a snapshot without peer states".into()))?;
+        let (_, bytes) = snapshot
+            .section(PEER_STATES)
+            .ok_or_else(|| FleetError::Record("a snapshot without peer states".into()))?;
         states = PeerStates::decode(bytes).map_err(FleetError::Record)?;
     }
     let ahead = look_ahead(&reader, covers, upto)?;
@@ -99,9 +101,12 @@ pub(crate) fn fold(
     let mut failed = None;
     each(&reader, covers, upto, |seq, record| {
         last = seq;
-        let event = PeerEvent::decode(record.kind, record.schema, record.payload).map_err(FleetError::Record)?;
+        let event = PeerEvent::decode(record.kind, record.schema, record.payload)
+            .map_err(FleetError::Record)?;
         let begins = |node_id: &NodeId| ahead.begins.get(node_id).copied().unwrap_or(0);
-        let is_shown = |node_id: &NodeId| seq >= begins(node_id) && only.is_none_or(|only| only.contains(node_id));
+        let is_shown = |node_id: &NodeId| {
+            seq >= begins(node_id) && only.is_none_or(|only| only.contains(node_id))
+        };
         if let PeerEvent::GlobalSnapshot { node_id, at, body } = event {
             let is_in = seq > ahead.excluded.get(&node_id).copied().unwrap_or(0);
             let shows = is_in
@@ -127,16 +132,18 @@ fn visit_sections(
 ) -> Result<(), FleetError> {
     for section in snapshot.sections() {
         if section.kind == GENERAL {
-            let (node_id, at, body) =
-                general(section.bytes).ok_or_else(|| FleetError::Record("truncated global snapshot".into()))?;
-            let has_newer = ahead.excluded.contains_key(&node_id) || ahead.global_snapshots.contains_key(&node_id);
+            let (node_id, at, body) = general(section.bytes)
+                .ok_or_else(|| FleetError::Record("truncated global snapshot".into()))?;
+            let has_newer = ahead.excluded.contains_key(&node_id)
+                || ahead.global_snapshots.contains_key(&node_id);
             let shows = !has_newer && only.is_none_or(|all| all.contains(&node_id));
             hold(states, (node_id, at, body), shows, visitor)?;
             continue;
         }
         let Some((group, packed)) = evidence_section(section.kind, section.bytes) else { continue };
-        let is_shown =
-            |node_id: &NodeId| !ahead.begins.contains_key(node_id) && only.is_none_or(|only| only.contains(node_id));
+        let is_shown = |node_id: &NodeId| {
+            !ahead.begins.contains_key(node_id) && only.is_none_or(|only| only.contains(node_id))
+        };
         // Mixed evidence is discarded as a whole: see `PeerEvent::Dissolve`.
         if !group.iter().all(is_shown) {
             continue;
@@ -146,7 +153,9 @@ fn visit_sections(
         for (domain, _) in &ahead.forgotten {
             if share.has_domain(domain) {
                 share.forget_domain(domain);
-                group.iter().for_each(|node_id| states.peers.entry(*node_id).or_default().is_stale = true);
+                group
+                    .iter()
+                    .for_each(|node_id| states.peers.entry(*node_id).or_default().is_stale = true);
             }
         }
         visitor.visit_snapshot(&group, &share);
@@ -165,7 +174,10 @@ fn hold(
     if shows {
         visitor.visit_global(node_id, &share);
     }
-    states.set_global_snapshot(node_id, HeldGlobalSnapshot::new(&head, at, Bytes::copy_from_slice(body)));
+    states.set_global_snapshot(
+        node_id,
+        HeldGlobalSnapshot::new(&head, at, Bytes::copy_from_slice(body)),
+    );
     Ok(())
 }
 
@@ -179,7 +191,8 @@ fn step(
     match event {
         PeerEvent::Message { node_id, position, at, body } => {
             states.cursor = position;
-            let batch = Batch::decode(body).map_err(|error| FleetError::Record(error.to_string()))?;
+            let batch =
+                Batch::decode(body).map_err(|error| FleetError::Record(error.to_string()))?;
             let shown = is_shown(&node_id);
             states.apply_links(node_id, &batch, at);
             states.apply_message(node_id, &batch, at, |fact| {
@@ -194,9 +207,19 @@ fn step(
                 let (head, mut share) = read_share(dir, &taken.file)?;
                 is_stale = without_forgotten(states, &head, &mut share);
                 visitor.visit_snapshot(&[taken.node_id], &share);
-                states.links.apply_stored((taken.node_id, taken.at), &head.links, &states.forgotten);
+                states.links.apply_stored(
+                    (taken.node_id, taken.at),
+                    &head.links,
+                    &states.forgotten,
+                );
             }
-            states.apply_snapshot(taken.node_id, &taken.covers, (taken.epoch, taken.base), is_stale, taken.at);
+            states.apply_snapshot(
+                taken.node_id,
+                &taken.covers,
+                (taken.epoch, taken.base),
+                is_stale,
+                taken.at,
+            );
             states.set_partial(taken.node_id, taken.is_part);
         }
         // Forgotten domains were collected in the first pass.
@@ -217,7 +240,9 @@ fn step(
 fn evidence_section(kind: u32, bytes: &[u8]) -> Option<(Vec<NodeId>, &[u8])> {
     let (count, rest) = match kind {
         NODE_EVIDENCE => (1, bytes),
-        MIXED_EVIDENCE => bytes.split_first_chunk().map(|(count, rest)| (u32::from_le_bytes(*count) as usize, rest))?,
+        MIXED_EVIDENCE => bytes
+            .split_first_chunk()
+            .map(|(count, rest)| (u32::from_le_bytes(*count) as usize, rest))?,
         _ => return None,
     };
     let (node_ids, packed) = rest.split_at_checked(count.checked_mul(16)?)?;
@@ -235,9 +260,13 @@ pub(super) fn mixed(dir: &Path) -> Result<(u64, Vec<NodeId>), FleetError> {
     Ok((covers, found.as_ref().and_then(of).unwrap_or_default()))
 }
 
-/// Removes forgotten domains from a snapshot. Returns whether some of them are mixed with other evidence and cannot be
-/// removed.
-pub(super) fn without_forgotten(states: &PeerStates, head: &SnapshotHead, share: &mut EvidenceSnapshot) -> bool {
+/// Removes forgotten domains from a snapshot. Returns whether some of them are mixed with other
+/// evidence and cannot be removed.
+pub(super) fn without_forgotten(
+    states: &PeerStates,
+    head: &SnapshotHead,
+    share: &mut EvidenceSnapshot,
+) -> bool {
     let mut is_stale = false;
     for (domain, until) in &states.forgotten {
         if !head.forgot.contains(&tombstone_hash(domain, *until)) && share.has_domain(domain) {
@@ -258,14 +287,20 @@ fn read_share(dir: &Path, file: &str) -> Result<(SnapshotHead, EvidenceSnapshot)
 fn look_ahead(reader: &Reader, covers: u64, upto: u64) -> Result<LookAhead, FleetError> {
     let mut ahead = LookAhead::default();
     each(reader, covers, upto, |seq, record| {
-        match PeerEvent::decode(record.kind, record.schema, record.payload).map_err(FleetError::Record)? {
+        match PeerEvent::decode(record.kind, record.schema, record.payload)
+            .map_err(FleetError::Record)?
+        {
             PeerEvent::Snapshot(taken) => drop(ahead.begins.insert(taken.node_id, seq)),
             PeerEvent::Exclude(node_id) => {
                 ahead.begins.insert(node_id, seq);
                 ahead.excluded.insert(node_id, seq);
             }
-            PeerEvent::Dissolve(group) => ahead.begins.extend(group.into_iter().map(|node_id| (node_id, seq))),
-            PeerEvent::GlobalSnapshot { node_id, .. } => drop(ahead.global_snapshots.insert(node_id, seq)),
+            PeerEvent::Dissolve(group) => {
+                ahead.begins.extend(group.into_iter().map(|node_id| (node_id, seq)))
+            }
+            PeerEvent::GlobalSnapshot { node_id, .. } => {
+                drop(ahead.global_snapshots.insert(node_id, seq))
+            }
             PeerEvent::Forget { domain, until } => ahead.forgotten.push((domain, until)),
             _ => {}
         }
@@ -288,7 +323,9 @@ pub(super) fn each(
         }
     })?;
     if !summary.damage.is_empty() {
-        return Err(LogError::Corrupt { dir: reader.dir().to_owned(), damage: summary.damage }.into());
+        return Err(
+            LogError::Corrupt { dir: reader.dir().to_owned(), damage: summary.damage }.into()
+        );
     }
     failed.map_or(Ok(()), Err)
 }

@@ -1,4 +1,5 @@
-//! Visitors of a fold: they pass evidence to a selector, to a separate evidence table, or to a list.
+//! Visitors of a fold: they pass evidence to a selector, to a separate evidence table, or to a
+//! list.
 
 use fetchwise::attempt::Hint;
 use fetchwise::evidence::{EvidenceSnapshot, Learned, RemoteAttempt};
@@ -68,12 +69,17 @@ impl OwnedAttempt {
             bits: (fact.success, fact.is_banned, fact.is_file),
             duration_ms: fact.duration_ms,
             hint: fact.hint,
-            heuristics: fact.heuristics.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            heuristics: fact
+                .heuristics
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
         }
     }
 
     pub(super) fn with(&self, f: impl FnOnce(&RemoteAttempt<'_>)) {
-        let heuristics: Vec<(&str, &str)> = self.heuristics.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let heuristics: Vec<(&str, &str)> =
+            self.heuristics.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         f(&RemoteAttempt {
             at: self.at,
             fetcher: &self.fetcher,

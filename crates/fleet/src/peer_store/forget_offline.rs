@@ -1,7 +1,7 @@
 //! `peers/` of a data directory that no node has open.
 //!
-//! Invariants: changes are written as ordinary records, so every later fold of `peers/` sees them, also that of a node
-//! that joins.
+//! Invariants: changes are written as ordinary records, so every later fold of `peers/` sees them,
+//! also that of a node that joins.
 //!
 //! Must not know: the content of the node's own log.
 
@@ -26,17 +26,23 @@ pub struct ForgottenEvidence {
     pub folded: usize,
 }
 
-/// Forgets a domain in what the node in the data directory `data` has received from peers, up to a time. Attempts that
-/// are not later no longer count, also when they arrive afterwards. Returns none if there is no `peers/`. The data
-/// leaves the disk once a node has taken two more snapshots of `peers/`. Cost: a pass over `peers/`.
+/// Forgets a domain in what the node in the data directory `data` has received from peers, up to a
+/// time. Attempts that are not later no longer count, also when they arrive afterwards. Returns
+/// none if there is no `peers/`. The data leaves the disk once a node has taken two more snapshots
+/// of `peers/`. Cost: a pass over `peers/`.
 ///
 /// # Errors
 /// When `peers/` is open or cannot be read or written.
-pub fn forget(data: &Path, domain: &str, until: Timestamp) -> Result<Option<ForgottenEvidence>, FleetError> {
+pub fn forget(
+    data: &Path,
+    domain: &str,
+    until: Timestamp,
+) -> Result<Option<ForgottenEvidence>, FleetError> {
     let (dir, state) = (data.join(FOLDER), NodeState::load(data)?);
     let Some(state) = state.filter(|_| dir.is_dir()) else { return Ok(None) };
     let (log, _) = open(&dir)?;
-    let mut of = DomainAttempts { domain: domain.to_owned(), until, found: Vec::new(), mixed: Vec::new() };
+    let mut of =
+        DomainAttempts { domain: domain.to_owned(), until, found: Vec::new(), mixed: Vec::new() };
     let (states, _) = fold(&dir, &(state.node_id, state.own()), None, u64::MAX, &mut of)?;
     of.mixed.sort_unstable();
     of.mixed.dedup();

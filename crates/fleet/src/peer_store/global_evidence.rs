@@ -1,6 +1,7 @@
 //! The global snapshots of peers in `peers/`: each replaces the previous one of its node.
 //!
-//! Invariants: the record comes first, then the evidence, then the peer states, as in the rest of the store.
+//! Invariants: the record comes first, then the evidence, then the peer states, as in the rest of
+//! the store.
 //!
 //! Must not know: when a snapshot is accepted.
 
@@ -27,12 +28,15 @@ impl PeerStore {
         share: &EvidenceSnapshot,
     ) -> Result<(), FleetError> {
         let before = match self.states.global_snapshots.get(&node_id) {
-            Some(held) => Some(unpack(&held.body).map_err(|what| FleetError::Record(what.to_owned()))?.1),
+            Some(held) => {
+                Some(unpack(&held.body).map_err(|what| FleetError::Record(what.to_owned()))?.1)
+            }
             None => None,
         };
         self.append(&PeerEvent::GlobalSnapshot { node_id, at, body }, at)?;
         failpoints::reached(failpoints::APPENDED);
-        // Added before the old one is retracted, so that the evidence is never lower than it should be.
+        // Added before the old one is retracted, so that the evidence is never lower than it should
+        // be.
         self.selector.learned().add_snapshot(share);
         if let Some(before) = before {
             self.selector.learned().retract_snapshot(&before);

@@ -2,8 +2,8 @@
 //!
 //! Owns: the file.
 //!
-//! Invariants: the file is replaced as a whole, and synced before anything that it allows is done. A damaged file is
-//! refused.
+//! Invariants: the file is replaced as a whole, and synced before anything that it allows is done.
+//! A damaged file is refused.
 //!
 //! Must not know: what is published.
 
@@ -114,8 +114,8 @@ impl NodeState {
             .collect()
     }
 
-    /// Begins another epoch after `base`, because the directory was restored. Its number is greater than `known`, the
-    /// last one that was published.
+    /// Begins another epoch after `base`, because the directory was restored. Its number is greater
+    /// than `known`, the last one that was published.
     pub fn begin_epoch(&mut self, known: u32, base: u64) {
         let epoch = known.max(self.log_epoch().epoch) + 1;
         self.forks.push(LogEpoch { epoch, base });
@@ -139,7 +139,9 @@ impl NodeState {
             file => file.map_err(|error| FleetError::io(&path, error))?,
         };
         let mut bytes = Vec::new();
-        file.take(MAX_LEN + 1).read_to_end(&mut bytes).map_err(|error| FleetError::io(&path, error))?;
+        file.take(MAX_LEN + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| FleetError::io(&path, error))?;
         Self::decode(&bytes).map(Some).map_err(|what| FleetError::State { path, what })
     }
 
@@ -150,16 +152,28 @@ impl NodeState {
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "is not text".to_owned())?;
         let (json, crc) = text.trim_end().rsplit_once('\n').ok_or("is truncated")?;
-        if bytes.len() as u64 > MAX_LEN || crc != format!("{:08x}", crc32c::crc32c(json.as_bytes())) {
+        if bytes.len() as u64 > MAX_LEN || crc != format!("{:08x}", crc32c::crc32c(json.as_bytes()))
+        {
             return Err("is damaged".into());
         }
-        let state: Self = serde_json::from_str(json).map_err(|error| format!("cannot be read ({error})"))?;
-        let is_ordered =
-            state.forks.windows(2).all(|pair| pair[0].epoch < pair[1].epoch && pair[0].base <= pair[1].base);
+        let state: Self =
+            serde_json::from_str(json).map_err(|error| format!("cannot be read ({error})"))?;
+        let is_ordered = state
+            .forks
+            .windows(2)
+            .all(|pair| pair[0].epoch < pair[1].epoch && pair[0].base <= pair[1].base);
         // No log gets that long, and sums of positions cannot overflow.
-        let all = state.forks.iter().map(|fork| fork.base).chain([state.acknowledged, state.reserved, state.share]);
+        let all = state.forks.iter().map(|fork| fork.base).chain([
+            state.acknowledged,
+            state.reserved,
+            state.share,
+        ]);
         let is_small = all.into_iter().all(|position| position < 1 << 62);
-        match state.version == 1 && is_small && is_ordered && state.forks.first().is_some_and(|fork| fork.epoch > 0) {
+        match state.version == 1
+            && is_small
+            && is_ordered
+            && state.forks.first().is_some_and(|fork| fork.epoch > 0)
+        {
             true => Ok(state),
             false => Err("is invalid or of a newer release".into()),
         }
@@ -203,7 +217,10 @@ mod tests {
         (state.incarnation, state.acknowledged, state.reserved) = (7, 40, 90);
         state.withheld.insert(3, 4);
         state.begin_epoch(1, 30);
-        assert_eq!((state.log_epoch(), state.acknowledged, state.reserved), (LogEpoch { epoch: 2, base: 30 }, 30, 30));
+        assert_eq!(
+            (state.log_epoch(), state.acknowledged, state.reserved),
+            (LogEpoch { epoch: 2, base: 30 }, 30, 30)
+        );
         assert_eq!(state.own()[&1], Intervals::of(1, 30));
         assert_eq!(state.own()[&2], Intervals::of(31, u64::MAX));
         state.save(dir.path()).unwrap();
@@ -212,7 +229,11 @@ mod tests {
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
-            assert!(NodeState::decode(&bytes).is_err() || NodeState::decode(&bytes) == Ok(state.clone()), "byte {at}");
+            assert!(
+                NodeState::decode(&bytes).is_err()
+                    || NodeState::decode(&bytes) == Ok(state.clone()),
+                "byte {at}"
+            );
             let cut = NodeState::decode(&whole[..at]);
             assert!(cut.is_err() || at + 1 >= whole.len(), "cut at {at}: {cut:?}");
         }

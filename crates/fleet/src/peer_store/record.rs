@@ -51,7 +51,8 @@ pub(crate) enum PeerEvent<'b> {
     Cursor(Position),
     /// A node was closed after a long absence.
     Close(NodeId),
-    /// Everything known of these nodes is discarded and fetched again, because their evidence was mixed.
+    /// Everything known of these nodes is discarded and fetched again, because their evidence was
+    /// mixed.
     Dissolve(Vec<NodeId>),
     /// A global snapshot, as received, has replaced the previous one of its node.
     GlobalSnapshot { node_id: NodeId, at: Timestamp, body: &'b [u8] },
@@ -115,11 +116,17 @@ impl PeerEvent<'_> {
                 bytes.extend_from_slice(body);
                 (MESSAGE, bytes)
             }
-            Self::GlobalSnapshot { node_id, at, body } => (GENERAL, general_bytes(*node_id, *at, body)),
+            Self::GlobalSnapshot { node_id, at, body } => {
+                (GENERAL, general_bytes(*node_id, *at, body))
+            }
             Self::Snapshot(share) => {
-                let AppliedSnapshot { node_id, covers, epoch, base, file, at, is_part } = share.clone();
+                let AppliedSnapshot { node_id, covers, epoch, base, file, at, is_part } =
+                    share.clone();
                 let (node_id, at) = (node_id.to_string(), at.as_millis());
-                (SHARE, json(&SnapshotJson { node_id, covers, epoch, base, file, at, part: is_part }))
+                (
+                    SHARE,
+                    json(&SnapshotJson { node_id, covers, epoch, base, file, at, part: is_part }),
+                )
             }
             Self::Forget { domain, until } => {
                 (FORGET, json(&ForgetJson { domain: domain.clone(), until: until.as_millis() }))
@@ -135,7 +142,9 @@ impl PeerEvent<'_> {
                 (CURSOR, bytes)
             }
             Self::Close(node_id) => (CLOSE, node_id.as_bytes().to_vec()),
-            Self::Dissolve(group) => (DISSOLVE, group.iter().flat_map(|node_id| *node_id.as_bytes()).collect()),
+            Self::Dissolve(group) => {
+                (DISSOLVE, group.iter().flat_map(|node_id| *node_id.as_bytes()).collect())
+            }
         }
     }
 }
@@ -146,7 +155,8 @@ impl<'b> PeerEvent<'b> {
             return Err(format!("unknown version {schema} of record kind {kind}"));
         }
         let node_id = |text: &str| text.parse::<NodeId>().map_err(|error| error.to_string());
-        let named = || bytes.try_into().map(NodeId::from_bytes).map_err(|_| "truncated node id".to_owned());
+        let named =
+            || bytes.try_into().map(NodeId::from_bytes).map_err(|_| "truncated node id".to_owned());
         let failed = |error: serde_json::Error| error.to_string();
         match kind {
             GENERAL => match general(bytes) {
@@ -156,12 +166,21 @@ impl<'b> PeerEvent<'b> {
             MESSAGE => message(bytes).ok_or_else(|| "truncated message".to_owned()),
             SHARE => {
                 let json: SnapshotJson = serde_json::from_slice(bytes).map_err(failed)?;
-                let SnapshotJson { node_id: of, covers, epoch, base, file, at, part: is_part } = json;
+                let SnapshotJson { node_id: of, covers, epoch, base, file, at, part: is_part } =
+                    json;
                 let at = Timestamp::from_millis(at);
                 if file.contains(['/', '\\']) || !file.starts_with("share-") {
                     return Err(format!("invalid snapshot file name {file:?}"));
                 }
-                Ok(Self::Snapshot(AppliedSnapshot { node_id: node_id(&of)?, covers, epoch, base, file, at, is_part }))
+                Ok(Self::Snapshot(AppliedSnapshot {
+                    node_id: node_id(&of)?,
+                    covers,
+                    epoch,
+                    base,
+                    file,
+                    at,
+                    is_part,
+                }))
             }
             FORGET => {
                 let ForgetJson { domain, until } = serde_json::from_slice(bytes).map_err(failed)?;
@@ -170,12 +189,15 @@ impl<'b> PeerEvent<'b> {
             EXCLUDE => Ok(Self::Exclude(named()?)),
             INCLUDE => Ok(Self::Include(named()?)),
             ASIDE => {
-                let SetAsideJson { node_id: of, why } = serde_json::from_slice(bytes).map_err(failed)?;
+                let SetAsideJson { node_id: of, why } =
+                    serde_json::from_slice(bytes).map_err(failed)?;
                 Ok(Self::Aside { node_id: node_id(&of)?, why })
             }
             CLOSE => Ok(Self::Close(named()?)),
             DISSOLVE => match bytes.as_chunks() {
-                (group, []) => Ok(Self::Dissolve(group.iter().copied().map(NodeId::from_bytes).collect())),
+                (group, []) => {
+                    Ok(Self::Dissolve(group.iter().copied().map(NodeId::from_bytes).collect()))
+                }
                 _ => Err("truncated node id".to_owned()),
             },
             CURSOR => cursor(bytes).ok_or_else(|| "truncated position".to_owned()),
@@ -189,7 +211,8 @@ fn message(bytes: &[u8]) -> Option<PeerEvent<'_>> {
     let (incarnation, rest) = rest.split_first_chunk()?;
     let (seq, rest) = rest.split_first_chunk()?;
     let (at, body) = rest.split_first_chunk()?;
-    let position = Position { incarnation: u64::from_le_bytes(*incarnation), seq: u64::from_le_bytes(*seq) };
+    let position =
+        Position { incarnation: u64::from_le_bytes(*incarnation), seq: u64::from_le_bytes(*seq) };
     let at = Timestamp::from_millis(i64::from_le_bytes(*at));
     Some(PeerEvent::Message { node_id: NodeId::from_bytes(*node_id), position, at, body })
 }
@@ -209,7 +232,10 @@ pub(super) fn general(bytes: &[u8]) -> Option<(NodeId, Timestamp, &[u8])> {
 fn cursor(bytes: &[u8]) -> Option<PeerEvent<'_>> {
     let (incarnation, rest) = bytes.split_first_chunk()?;
     let incarnation = u64::from_le_bytes(*incarnation);
-    Some(PeerEvent::Cursor(Position { incarnation, seq: u64::from_le_bytes(rest.try_into().ok()?) }))
+    Some(PeerEvent::Cursor(Position {
+        incarnation,
+        seq: u64::from_le_bytes(rest.try_into().ok()?),
+    }))
 }
 
 #[cfg(test)]

@@ -18,7 +18,8 @@ use crate::peer_store::own_state_file::NodeState;
 pub struct ScanReport {
     /// The number of remote attempts.
     pub facts: u64,
-    /// The number of nodes with older attempts in folded form only, in a snapshot. Those were not visited one by one.
+    /// The number of nodes with older attempts in folded form only, in a snapshot. Those were not
+    /// visited one by one.
     pub folded: usize,
 }
 
@@ -45,10 +46,11 @@ impl<F: FnMut(NodeId, &RemoteAttempt<'_>)> FoldVisitor for ScanVisitor<'_, F> {
     }
 }
 
-/// Visits each remote attempt that the node in the data directory `data` has received and that counts, with its node.
-/// An attempt counts once, not in a forgotten domain and not from an excluded node. Attempts without weight do not
-/// travel. Returns none if there is no `peers/`. The directory may be open in another process. Evidence in folded form
-/// is taught to `rest`, if one is given.
+/// Visits each remote attempt that the node in the data directory `data` has received and that
+/// counts, with its node. An attempt counts once, not in a forgotten domain and not from an
+/// excluded node. Attempts without weight do not travel. Returns none if there is no `peers/`. The
+/// directory may be open in another process. Evidence in folded form is taught to `rest`, if one is
+/// given.
 ///
 /// # Errors
 /// When `peers/` cannot be read.

@@ -2,7 +2,8 @@
 //!
 //! Owns: the order of updates: the record first, then the evidence, then the peer states.
 //!
-//! Invariants: evidence and peer states are both folds of the log, so they agree whenever the process dies.
+//! Invariants: evidence and peer states are both folds of the log, so they agree whenever the
+//! process dies.
 //!
 //! Must not know: brokers.
 
@@ -27,7 +28,9 @@ use crate::model::node_id::NodeId;
 use crate::model::peer_state::{MessageCounts, PeerStates};
 use crate::model::position_set::Intervals;
 use crate::peer_store::background_snapshot::{MixGate, PeerSnapshotter, hold};
-use crate::peer_store::fold_visitors::{DomainAttempts, LiveEvidence, OwnedAttempt, SeparateEvidence};
+use crate::peer_store::fold_visitors::{
+    DomainAttempts, LiveEvidence, OwnedAttempt, SeparateEvidence,
+};
 use crate::peer_store::record::{AppliedSnapshot, FINGERPRINT, PeerEvent, SCHEMA};
 use crate::transport::Position;
 
@@ -62,7 +65,8 @@ pub(crate) struct PeerStore {
 }
 
 impl PeerStore {
-    /// Opens `peers/` in the data directory, creates it if needed, and teaches the selector its content.
+    /// Opens `peers/` in the data directory, creates it if needed, and teaches the selector its
+    /// content.
     pub(crate) fn open(
         data: &Path,
         own: (NodeId, BTreeMap<u32, Intervals>),
@@ -70,8 +74,10 @@ impl PeerStore {
     ) -> Result<Self, FleetError> {
         let dir = data.join(FOLDER);
         let (log, recovery) = open(&dir)?;
-        let (states, last) = fold(&dir, &own, None, u64::MAX, &mut LiveEvidence { learned: selector.learned() })?;
-        let covers = fetchwise_log::load_snapshot(&dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
+        let (states, last) =
+            fold(&dir, &own, None, u64::MAX, &mut LiveEvidence { learned: selector.learned() })?;
+        let covers =
+            fetchwise_log::load_snapshot(&dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
         let behind = (last.saturating_sub(covers), 0);
         let shares = recovery.next_seq;
         Ok(Self {
@@ -93,13 +99,18 @@ impl PeerStore {
     }
 
     /// Works like [`append`].
-    pub(super) fn append(&mut self, event: &PeerEvent<'_>, at: Timestamp) -> Result<(), FleetError> {
+    pub(super) fn append(
+        &mut self,
+        event: &PeerEvent<'_>,
+        at: Timestamp,
+    ) -> Result<(), FleetError> {
         let bytes = append(&self.log, event, at)?;
         self.behind = (self.behind.0 + 1, self.behind.1 + bytes);
         Ok(())
     }
 
-    /// Applies a message that was decoded to `batch`. With `is_doubted`, its keys are evicted first.
+    /// Applies a message that was decoded to `batch`. With `is_doubted`, its keys are evicted
+    /// first.
     pub(crate) fn apply_message(
         &mut self,
         node_id: NodeId,
@@ -113,10 +124,12 @@ impl PeerStore {
         let changed = self.states.apply_links(node_id, batch, at);
         self.pass_link_states(&changed);
         let (learned, counts_late_as_new) = (self.selector.learned(), self.counts_late_as_new);
-        let counted = self.states.apply_message(node_id, batch, at, |fact| match (counts_late_as_new, is_doubted) {
-            (true, _) => learned.receive_attempt_in_order(fact),
-            (false, true) => learned.receive_attempt_low_priority(fact),
-            (false, false) => learned.receive_attempt(fact),
+        let counted = self.states.apply_message(node_id, batch, at, |fact| {
+            match (counts_late_as_new, is_doubted) {
+                (true, _) => learned.receive_attempt_in_order(fact),
+                (false, true) => learned.receive_attempt_low_priority(fact),
+                (false, false) => learned.receive_attempt(fact),
+            }
         });
         self.states.cursor = position;
         failpoints::reached(failpoints::LEARNED);
@@ -135,7 +148,11 @@ impl PeerStore {
         // The states have dates.
         let to_time_ms = self.selector.clock().ahead_ms().saturating_neg();
         for link in links {
-            let state = self.states.links.state(*link, &self.egress).map(|state| state.moved_by(to_time_ms));
+            let state = self
+                .states
+                .links
+                .state(*link, &self.egress)
+                .map(|state| state.moved_by(to_time_ms));
             self.selector.set_remote_link_state(*link, state);
         }
     }
@@ -150,9 +167,14 @@ impl PeerStore {
         }
     }
 
-    /// Records that everything up to a position had nothing new. It is written only with `keep`; reading again does no
-    /// harm.
-    pub(crate) fn passed(&mut self, position: Position, keep: bool, now: Timestamp) -> Result<(), FleetError> {
+    /// Records that everything up to a position had nothing new. It is written only with `keep`;
+    /// reading again does no harm.
+    pub(crate) fn passed(
+        &mut self,
+        position: Position,
+        keep: bool,
+        now: Timestamp,
+    ) -> Result<(), FleetError> {
         if keep {
             self.append(&PeerEvent::Cursor(position), now)?;
         }
@@ -160,7 +182,12 @@ impl PeerStore {
         Ok(())
     }
 
-    pub(crate) fn set_aside(&mut self, node_id: NodeId, why: String, now: Timestamp) -> Result<(), FleetError> {
+    pub(crate) fn set_aside(
+        &mut self,
+        node_id: NodeId,
+        why: String,
+        now: Timestamp,
+    ) -> Result<(), FleetError> {
         self.append(&PeerEvent::Aside { node_id, why: why.clone() }, now)?;
         self.states.set_aside(node_id, why);
         Ok(())
@@ -173,22 +200,35 @@ impl PeerStore {
         Ok(())
     }
 
-    /// Folds everything that counts of some nodes separately; `with_general` includes global snapshots. Blocks.
-    fn fold_evidence(&self, of: &[NodeId], with_general: bool) -> Result<EvidenceSnapshot, FleetError> {
+    /// Folds everything that counts of some nodes separately; `with_general` includes global
+    /// snapshots. Blocks.
+    fn fold_evidence(
+        &self,
+        of: &[NodeId],
+        with_general: bool,
+    ) -> Result<EvidenceSnapshot, FleetError> {
         let _ = self.log.flush().wait();
-        let blank = self.selector.learned().empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
-        let mut apart = SeparateEvidence { learned: blank, newest: Timestamp::default(), with_general };
+        let blank = self
+            .selector
+            .learned()
+            .empty_copy()
+            .map_err(|error| FleetError::Selector(error.to_string()))?;
+        let mut apart =
+            SeparateEvidence { learned: blank, newest: Timestamp::default(), with_general };
         fold(&self.dir, &self.own, Some(of), u64::MAX, &mut apart)?;
         Ok(apart.learned.evidence_snapshot(apart.newest, 0.0))
     }
 
-    /// Marks the keys that a node has brought for early eviction, unless its evidence is mixed. Blocks.
+    /// Marks the keys that a node has brought for early eviction, unless its evidence is mixed.
+    /// Blocks.
     pub(crate) fn mark_keys(&mut self, node_id: NodeId) -> Result<(), FleetError> {
-        self.fold_evidence(&[node_id], true).map(|evidence| self.selector.learned().mark_low_priority(&evidence))
+        self.fold_evidence(&[node_id], true)
+            .map(|evidence| self.selector.learned().mark_low_priority(&evidence))
     }
 
-    /// If a node's evidence is mixed with that of others, retracts the evidence of all of them. It is fetched again
-    /// from their snapshots and the stream. Returns whether it was mixed. Blocks; the gate must be held.
+    /// If a node's evidence is mixed with that of others, retracts the evidence of all of them. It
+    /// is fetched again from their snapshots and the stream. Returns whether it was mixed. Blocks;
+    /// the gate must be held.
     fn dissolve(&mut self, node_id: NodeId, now: Timestamp) -> Result<bool, FleetError> {
         let (covers, group) = mixed(&self.dir)?;
         // Evidence that was dissolved after the snapshot is not mixed any more.
@@ -205,8 +245,8 @@ impl PeerStore {
         Ok(true)
     }
 
-    /// Retracts a node's evidence. Returns whether evidence of other nodes has gone, too, and has to be fetched again.
-    /// Blocks.
+    /// Retracts a node's evidence. Returns whether evidence of other nodes has gone, too, and has
+    /// to be fetched again. Blocks.
     pub(crate) fn exclude(&mut self, node_id: NodeId, now: Timestamp) -> Result<bool, FleetError> {
         let gate = Arc::clone(&self.gate);
         let _held = hold(&gate);
@@ -220,7 +260,8 @@ impl PeerStore {
         Ok(begins_anew)
     }
 
-    /// Includes a node again. Its evidence is read again, from its snapshot and from the beginning of the stream.
+    /// Includes a node again. Its evidence is read again, from its snapshot and from the beginning
+    /// of the stream.
     pub(crate) fn include(&mut self, node_id: NodeId, now: Timestamp) -> Result<(), FleetError> {
         self.append(&PeerEvent::Include(node_id), now)?;
         self.states.include(node_id);
@@ -249,21 +290,28 @@ impl PeerStore {
         Ok(self.compare_coverage(node_id, &all).1 == 0)
     }
 
-    /// Returns whether a snapshot would fill a gap, and how many known positions it lacks. Those are requested again.
-    pub(crate) fn compare_coverage(&self, node_id: NodeId, covers: &BTreeMap<u32, Intervals>) -> (bool, u64) {
+    /// Returns whether a snapshot would fill a gap, and how many known positions it lacks. Those
+    /// are requested again.
+    pub(crate) fn compare_coverage(
+        &self,
+        node_id: NodeId,
+        covers: &BTreeMap<u32, Intervals>,
+    ) -> (bool, u64) {
         let Some(peer) = self.states.peers.get(&node_id) else { return (true, 0) };
         let nothing = Intervals::default();
         let seen = |epoch: &u32| peer.seen.get(epoch).unwrap_or(&nothing);
         let fills = covers.iter().any(|(epoch, covered)| !seen(epoch).includes(covered));
         let lacked = peer.seen.iter().map(|(epoch, seen)| {
             let covered = covers.get(epoch).unwrap_or(&nothing);
-            seen.runs().iter().fold(0, |sum: u64, (first, last)| sum.saturating_add(covered.missing(*first, *last)))
+            seen.runs().iter().fold(0, |sum: u64, (first, last)| {
+                sum.saturating_add(covered.missing(*first, *last))
+            })
         });
         (fills, lacked.fold(0, u64::saturating_add))
     }
 
-    /// Replaces everything known of a node by an evidence snapshot. Messages after it that `peers/` still has are
-    /// applied again. Blocks.
+    /// Replaces everything known of a node by an evidence snapshot. Messages after it that `peers/`
+    /// still has are applied again. Blocks.
     pub(crate) fn apply_snapshot(
         &mut self,
         node_id: NodeId,
@@ -289,13 +337,25 @@ impl PeerStore {
         let begins_anew = self.dissolve(node_id, now)?;
         let known = self.states.peers.get(&node_id).is_some_and(|peer| !peer.seen.is_empty());
         let evidence = if known { Some(self.fold_evidence(&[node_id], false)?) } else { None };
-        let again = if known && !is_part { self.messages_behind(node_id, &head.covers)? } else { Vec::new() };
+        let again = if known && !is_part {
+            self.messages_behind(node_id, &head.covers)?
+        } else {
+            Vec::new()
+        };
         self.shares += 1;
         let file = format!("share-{node_id}-{:016x}.fwp", self.shares);
         write_synced(&self.dir, &file, bytes)?;
         failpoints::reached(failpoints::SHARE_FILE);
         let (covers, epoch, base) = (head.covers.clone(), head.epoch, head.base);
-        let taken = AppliedSnapshot { node_id, covers: covers.clone(), epoch, base, file, at: now, is_part };
+        let taken = AppliedSnapshot {
+            node_id,
+            covers: covers.clone(),
+            epoch,
+            base,
+            file,
+            at: now,
+            is_part,
+        };
         self.append(&PeerEvent::Snapshot(taken), now)?;
         failpoints::reached(failpoints::SHARE_RECORD);
         if let Some(evidence) = evidence {
@@ -306,7 +366,8 @@ impl PeerStore {
         self.selector.learned().add_snapshot(&share);
         self.states.apply_snapshot(node_id, &covers, (epoch, base), is_stale, now);
         self.states.set_partial(node_id, is_part);
-        let links = self.states.links.apply_stored((node_id, now), &head.links, &self.states.forgotten);
+        let links =
+            self.states.links.apply_stored((node_id, now), &head.links, &self.states.forgotten);
         self.pass_link_states(&links);
         let cursor = self.states.cursor;
         for (at, body) in again {
@@ -317,11 +378,15 @@ impl PeerStore {
         Ok(begins_anew)
     }
 
-    /// Returns whether a snapshot lacks everything that was forgotten, while the known evidence of its node does not.
+    /// Returns whether a snapshot lacks everything that was forgotten, while the known evidence of
+    /// its node does not.
     pub(crate) fn refreshes(&self, node_id: NodeId, head: &SnapshotHead) -> bool {
         let states = &self.states;
         states.peers.get(&node_id).is_some_and(|peer| peer.is_stale)
-            && states.forgotten.iter().all(|(domain, until)| head.forgot.contains(&tombstone_hash(domain, *until)))
+            && states
+                .forgotten
+                .iter()
+                .all(|(domain, until)| head.forgot.contains(&tombstone_hash(domain, *until)))
     }
 
     /// Returns the messages of a node in `peers/` that go beyond a snapshot.
@@ -338,7 +403,9 @@ impl PeerStore {
                 PeerEvent::decode(record.kind, record.schema, record.payload)
                 && by == node_id
                 && let Ok(header) = crate::model::codec::peek(body)
-                && !covers.get(&header.epoch).is_some_and(|all| all.covers(header.first, header.last))
+                && !covers
+                    .get(&header.epoch)
+                    .is_some_and(|all| all.covers(header.first, header.last))
             {
                 found.push((at, Bytes::copy_from_slice(body)));
             }
@@ -348,7 +415,12 @@ impl PeerStore {
     }
 
     /// Forgets a domain up to a time: everything of peers that is not later. Blocks.
-    pub(crate) fn forget(&mut self, domain: &str, until: Timestamp, now: Timestamp) -> Result<bool, FleetError> {
+    pub(crate) fn forget(
+        &mut self,
+        domain: &str,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<bool, FleetError> {
         if self.states.forgotten.get(domain).is_some_and(|known| *known >= until) {
             return Ok(false);
         }
@@ -361,14 +433,25 @@ impl PeerStore {
             self.states.peers.entry(node_id).or_default().is_stale = true;
         }
         self.selector.forget_domain(domain);
-        counted.iter().for_each(|fact| fact.with(|fact| self.selector.learned().retract_attempt(fact, false)));
+        counted.iter().for_each(|fact| {
+            fact.with(|fact| self.selector.learned().retract_attempt(fact, false))
+        });
         Ok(true)
     }
 
     /// Returns the attempts of a domain that count, as far as `peers/` still has them one by one.
-    fn fold_attempts(&self, domain: &str, until: Timestamp) -> Result<(Vec<OwnedAttempt>, Vec<NodeId>), FleetError> {
+    fn fold_attempts(
+        &self,
+        domain: &str,
+        until: Timestamp,
+    ) -> Result<(Vec<OwnedAttempt>, Vec<NodeId>), FleetError> {
         let _ = self.log.flush().wait();
-        let mut of = DomainAttempts { domain: domain.to_owned(), until, found: Vec::new(), mixed: Vec::new() };
+        let mut of = DomainAttempts {
+            domain: domain.to_owned(),
+            until,
+            found: Vec::new(),
+            mixed: Vec::new(),
+        };
         fold(&self.dir, &self.own, None, u64::MAX, &mut of)?;
         Ok((of.found, of.mixed))
     }
@@ -408,7 +491,8 @@ pub(super) fn append(log: &Log, event: &PeerEvent<'_>, at: Timestamp) -> Result<
         }
         _ => 0,
     };
-    let record = Record { kind, schema: SCHEMA, key_hash, time_ms: at.as_millis(), payload: &payload };
+    let record =
+        Record { kind, schema: SCHEMA, key_hash, time_ms: at.as_millis(), payload: &payload };
     let failed = |error: fetchwise_log::AppendError| FleetError::Record(error.to_string());
     match log.append(record) {
         Ok(_) => {}

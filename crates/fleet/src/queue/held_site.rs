@@ -9,13 +9,15 @@ use tokio::time::Instant;
 
 use super::site_lease::HandedPace;
 
-/// The time after which an empty site is asked for links again while some of its links are given out.
+/// The time after which an empty site is asked for links again while some of its links are given
+/// out.
 const EMPTY_CHECK: Duration = Duration::from_secs(1);
 
 /// A site that this node holds.
 #[derive(Debug)]
 pub(super) struct HeldSite {
-    /// The number of this holding, which its links carry: what is reported of an earlier one does not concern this one.
+    /// The number of this holding, which its links carry: what is reported of an earlier one does
+    /// not concern this one.
     pub(super) holding: u64,
     /// The revision of its cell.
     pub(super) revision: u64,
@@ -23,7 +25,8 @@ pub(super) struct HeldSite {
     pub(super) uncertain: u64,
     /// The links that are given out and not acknowledged.
     pub(super) given: HashSet<u64>,
-    /// The last position that is acknowledged, 0 if none is, and since when this node waits for the removal.
+    /// The last position that is acknowledged, 0 if none is, and since when this node waits for the
+    /// removal.
     pub(super) acknowledged: u64,
     pub(super) settling: Option<Instant>,
     /// The hosts of its links.

@@ -1,7 +1,8 @@
-//! What an operator sees of a work queue: how much is left, how much the nodes have taken, and which nodes these are.
+//! What an operator sees of a work queue: how much is left, how much the nodes have taken, and
+//! which nodes these are.
 //!
-//! Invariants: reads only. The parts come from the broker one after the other, so on a busy queue they may differ by what
-//! happened in between.
+//! Invariants: reads only. The parts come from the broker one after the other, so on a busy queue
+//! they may differ by what happened in between.
 //!
 //! Must not know: how it is shown.
 
@@ -38,7 +39,8 @@ pub struct QueueNode {
     pub sites: u64,
     /// The number of links that it has taken and that have no result yet.
     pub in_progress: u64,
-    /// Whether it has sent a heartbeat within the lease. The sites of a node that has not go to other nodes.
+    /// Whether it has sent a heartbeat within the lease. The sites of a node that has not go to
+    /// other nodes.
     pub is_present: bool,
 }
 
@@ -46,8 +48,14 @@ pub struct QueueNode {
 ///
 /// # Errors
 /// As the broker reports them; [`TransportError::NoQueue`] if there is no such queue.
-pub async fn inspect(transport: &dyn Transport, queue: &str, lease: Duration) -> Result<QueueOverview, TransportError> {
-    let queues = transport.work_queues().ok_or_else(|| TransportError::Refused("no work queues".to_owned()))?;
+pub async fn inspect(
+    transport: &dyn Transport,
+    queue: &str,
+    lease: Duration,
+) -> Result<QueueOverview, TransportError> {
+    let queues = transport
+        .work_queues()
+        .ok_or_else(|| TransportError::Refused("no work queues".to_owned()))?;
     let found = queues.statistics(queue).await?;
     let now = transport.now().await?;
     let mut beats = Vec::new();

@@ -1,7 +1,7 @@
 //! The paces of a site, from the node that gives it up to the one that takes it.
 //!
-//! Invariants: a node restores only what another one has handed over. Between the last request of one node and the first
-//! of the next there is at least the gap of the host's pace.
+//! Invariants: a node restores only what another one has handed over. Between the last request of
+//! one node and the first of the next there is at least the gap of the host's pace.
 //!
 //! Must not know: what the bytes of a pace mean.
 
@@ -18,7 +18,11 @@ use super::site_lease::HandedPace;
 const MAX_GAP: Duration = Duration::from_secs(60);
 
 /// Returns the paces of a site and its hosts.
-pub(super) fn paces(selector: &Selector, site: &str, hosts: &BTreeSet<Box<str>>) -> Vec<HandedPace> {
+pub(super) fn paces(
+    selector: &Selector,
+    site: &str,
+    hosts: &BTreeSet<Box<str>>,
+) -> Vec<HandedPace> {
     let Some(pace) = selector.pace() else { return Vec::new() };
     let of = |level, name: &str| {
         // Another node has other times: it gets dates.
@@ -30,7 +34,10 @@ pub(super) fn paces(selector: &Selector, site: &str, hosts: &BTreeSet<Box<str>>)
         }
         Some(HandedPace { is_site: level == Level::Site, name: name.to_owned(), state })
     };
-    of(Level::Site, site).into_iter().chain(hosts.iter().filter_map(|host| of(Level::Host, host))).collect()
+    of(Level::Site, site)
+        .into_iter()
+        .chain(hosts.iter().filter_map(|host| of(Level::Host, host)))
+        .collect()
 }
 
 /// Restores handed paces. Returns the time for which the hosts of the site are not asked.
@@ -38,7 +45,9 @@ pub(super) fn restore(selector: &Selector, site: &str, paces: &[HandedPace]) -> 
     let (Some(pace), now) = (selector.pace(), selector.now()) else { return Duration::ZERO };
     let (mut gap, to_time_ms) = (Duration::ZERO, selector.clock().ahead_ms().saturating_neg());
     for handed in paces {
-        let Some(state) = parse(&handed.state).map(|state| state.moved_by(to_time_ms)) else { continue };
+        let Some(state) = parse(&handed.state).map(|state| state.moved_by(to_time_ms)) else {
+            continue;
+        };
         match handed.is_site {
             true if handed.name == site => pace.restore(Level::Site, site, &state, now),
             false if fetchwise::heuristic::url::site_of(&handed.name) == site => {
@@ -83,7 +92,11 @@ mod tests {
         for _ in 0..40 {
             now = now.saturating_add(Duration::from_secs(30));
             if let Admit::Go(permit) = pace.admit(Scope::host(host), Cost::Plain, now) {
-                let _ = pace.record_response(permit, &Response::new(Signal::Limited, FetcherId(0)), now);
+                let _ = pace.record_response(
+                    permit,
+                    &Response::new(Signal::Limited, FetcherId(0)),
+                    now,
+                );
             }
         }
     }
@@ -103,8 +116,16 @@ mod tests {
         // A restored pace begins a little below the learned one, as after a restart.
         assert!(after <= before && after >= before / 2.0, "{before} {after}");
         assert!(gap >= Duration::from_secs_f64(0.99 / after).min(MAX_GAP));
-        assert_eq!(restore(&to, "elsewhere.net", &handed), Duration::ZERO, "a cell of another site");
-        let broken = [HandedPace { is_site: false, name: "a.example.org".to_owned(), state: "é".repeat(64) }];
+        assert_eq!(
+            restore(&to, "elsewhere.net", &handed),
+            Duration::ZERO,
+            "a cell of another site"
+        );
+        let broken = [HandedPace {
+            is_site: false,
+            name: "a.example.org".to_owned(),
+            state: "é".repeat(64),
+        }];
         assert_eq!(restore(&to, "example.org", &broken), Duration::ZERO);
     }
 }

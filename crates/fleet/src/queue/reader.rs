@@ -2,11 +2,12 @@
 //!
 //! Owns: which sites this node works on.
 //!
-//! Invariants: nothing is delivered and no site is taken when the last confirmed heartbeat is older than two thirds of
-//! its lease. The crawl is told to stop then, and to abandon open requests a little later, before another node may take
-//! the sites. A site is given back once the broker has removed what is acknowledged; otherwise those links come again
-//! marked. At most `max_links` links are given out. Nothing waits for a message that no node reads. A cell that names this process without need is freed: the process
-//! lives on, so no other node would ever take that site.
+//! Invariants: nothing is delivered and no site is taken when the last confirmed heartbeat is older
+//! than two thirds of its lease. The crawl is told to stop then, and to abandon open requests a
+//! little later, before another node may take the sites. A site is given back once the broker has
+//! removed what is acknowledged; otherwise those links come again marked. At most `max_links` links
+//! are given out. Nothing waits for a message that no node reads. A cell that names this process
+//! without need is freed: the process lives on, so no other node would ever take that site.
 //!
 //! Must not know: what a link is.
 
@@ -32,7 +33,8 @@ use crate::model::lease_proof::LeaseProof;
 use crate::model::node_id::NodeId;
 use crate::model::rendezvous::owner;
 use crate::transport::{
-    QUEUE_SHARDS, QueueSites, QueuedMessage, SwapOutcome, Table, Transport, TransportError, WorkQueues,
+    QUEUE_SHARDS, QueueSites, QueuedMessage, SwapOutcome, Table, Transport, TransportError,
+    WorkQueues,
 };
 
 /// The interval between two steps.
@@ -93,13 +95,15 @@ pub struct QueueLink {
 pub enum QueueEvent {
     /// Links to fetch.
     Links(Arc<str>, Vec<QueueLink>),
-    /// No further link of this site may be started: those that wait are to be [dropped](QueueReader::dropped).
+    /// No further link of this site may be started: those that wait are to be
+    /// [dropped](QueueReader::dropped).
     Withdrawn(Arc<str>),
     /// Nothing of this site may go on, not even open requests: another node may take the site.
     Revoked(Arc<str>),
     /// The queue has no links that a node could fetch, neither here nor at other nodes.
     Drained {
-        /// The number of messages that stay in the queue because no node reads them: they belong to no site.
+        /// The number of messages that stay in the queue because no node reads them: they belong to
+        /// no site.
         unreadable: u64,
     },
     /// The queue cannot be read, and trying again does not help.
@@ -126,7 +130,8 @@ pub struct QueueReader {
 const UNKNOWN: u64 = u64::MAX;
 
 impl QueueReader {
-    /// Starts to read a queue as the node `node_id`, whose [lease](crate::Fleet::lease) is given. Needs a tokio runtime.
+    /// Starts to read a queue as the node `node_id`, whose [lease](crate::Fleet::lease) is given.
+    /// Needs a tokio runtime.
     pub fn start(
         transport: Arc<dyn Transport>,
         selector: Arc<Selector>,
@@ -170,8 +175,8 @@ impl QueueReader {
         self.events.try_recv().ok()
     }
 
-    /// Returns the number of links of the queue without a result, at all nodes, as it was some seconds ago; none before
-    /// the queue was read.
+    /// Returns the number of links of the queue without a result, at all nodes, as it was some
+    /// seconds ago; none before the queue was read.
     pub fn left(&self) -> Option<u64> {
         let left = self.left.load(Ordering::Relaxed);
         (left != UNKNOWN).then_some(left)
@@ -179,8 +184,10 @@ impl QueueReader {
 
     /// Acknowledges a link: its result is written.
     pub fn written(&self, site: &Arc<str>, link: &QueueLink) {
-        let message = QueuedMessage { seq: link.seq, body: Bytes::new(), receipt: link.receipt.clone() };
-        let link = Unacknowledged { site: Arc::clone(site), holding: link.holding, message, tries: 0 };
+        let message =
+            QueuedMessage { seq: link.seq, body: Bytes::new(), receipt: link.receipt.clone() };
+        let link =
+            Unacknowledged { site: Arc::clone(site), holding: link.holding, message, tries: 0 };
         drop(self.commands.send(Command::Written(link)));
     }
 
@@ -313,8 +320,8 @@ impl Reader {
         }
     }
 
-    /// Returns until when this node may work on its sites, and the name of its process. Otherwise tells the crawl to
-    /// stop.
+    /// Returns until when this node may work on its sites, and the name of its process. Otherwise
+    /// tells the crawl to stop.
     fn check_lease(&mut self) -> Option<(Instant, String)> {
         let (proof, now) = (self.proofs.borrow().clone(), Instant::now());
         let since = |proof: &LeaseProof| now.saturating_duration_since(proof.sent);
@@ -373,10 +380,13 @@ impl Reader {
         };
         let asked = self.unacknowledged.iter().cloned().map(ask).collect();
         for (link, is_done) in all(asked).await {
-            let is_same = |other: &Unacknowledged| other.holding == link.holding && other.message == link.message;
+            let is_same = |other: &Unacknowledged| {
+                other.holding == link.holding && other.message == link.message
+            };
             let place = self.unacknowledged.iter().position(is_same);
-            let is_given =
-                |held: &&mut HeldSite| held.holding == link.holding && held.given.contains(&link.message.seq);
+            let is_given = |held: &&mut HeldSite| {
+                held.holding == link.holding && held.given.contains(&link.message.seq)
+            };
             let held = self.held.get_mut(&link.site).filter(is_given);
             let Some(place) = place else { continue };
             match held {
@@ -384,18 +394,21 @@ impl Reader {
                     held.acknowledge(link.holding, link.message.seq);
                     self.unacknowledged.swap_remove(place);
                 }
-                None if is_done || link.tries >= LATE_TRIES => drop(self.unacknowledged.swap_remove(place)),
+                None if is_done || link.tries >= LATE_TRIES => {
+                    drop(self.unacknowledged.swap_remove(place))
+                }
                 _ => self.unacknowledged[place].tries += 1,
             }
         }
     }
 
-    /// Gives back the sites without links. Returns whether some are left to a later step, because the broker has not yet
-    /// removed what is acknowledged: another node could get it again.
+    /// Gives back the sites without links. Returns whether some are left to a later step, because
+    /// the broker has not yet removed what is acknowledged: another node could get it again.
     async fn release_sites(&mut self, queues: &dyn WorkQueues, holder: &str) -> bool {
         let now = Instant::now();
         let mut done = Vec::new();
-        for (site, held) in self.held.iter_mut().filter(|(_, held)| held.is_done()).take(MAX_TAKEN) {
+        for (site, held) in self.held.iter_mut().filter(|(_, held)| held.is_done()).take(MAX_TAKEN)
+        {
             held.settling.get_or_insert(now);
             done.push(Arc::clone(site));
         }
@@ -414,8 +427,8 @@ impl Reader {
         is_waiting
     }
 
-    /// Gives a site back, unless the broker still has links of it that are acknowledged. If it keeps them for too long,
-    /// they count as uncertain.
+    /// Gives a site back, unless the broker still has links of it that are acknowledged. If it
+    /// keeps them for too long, they count as uncertain.
     async fn release_site(
         &self,
         queues: &dyn WorkQueues,
@@ -424,7 +437,9 @@ impl Reader {
     ) -> Result<ReleasedSite, TransportError> {
         if let Some(held) = self.held.get(site) {
             let mut uncertain = self.uncertain(held);
-            if held.acknowledged > 0 && !queues.is_settled(&self.options.queue, site).await.unwrap_or(false) {
+            if held.acknowledged > 0
+                && !queues.is_settled(&self.options.queue, site).await.unwrap_or(false)
+            {
                 if held.settling.is_none_or(|since| since.elapsed() < SETTLE_TIME) {
                     return Ok(ReleasedSite::Unsettled);
                 }
@@ -446,14 +461,20 @@ impl Reader {
         Ok(ReleasedSite::Free(Arc::clone(site)))
     }
 
-    /// Frees the cells that name this process although it does not work on their sites: their leases were over, or the
-    /// response to a write was lost. What was delivered before stays uncertain.
+    /// Frees the cells that name this process although it does not work on their sites: their
+    /// leases were over, or the response to a write was lost. What was delivered before stays
+    /// uncertain.
     async fn return_sites(&mut self, holder: &str) {
-        // Open requests have ended by then, as before another node takes the sites of one that is gone.
+        // Open requests have ended by then, as before another node takes the sites of one that is
+        // gone.
         let rest = self.lease / 3;
         let held = &self.held;
         self.unreturned.retain(|site, _| !held.contains_key(site));
-        let due = self.unreturned.iter().filter(|(_, since)| since.elapsed() >= rest).map(|(site, _)| site);
+        let due = self
+            .unreturned
+            .iter()
+            .filter(|(_, since)| since.elapsed() >= rest)
+            .map(|(site, _)| site);
         let due: Vec<_> = due.take(MAX_WRITTEN).cloned().collect();
         let (cells, node_id) = (self.transport.cells(), self.node_id);
         let mut returning = Vec::new();
@@ -507,7 +528,9 @@ impl Reader {
             let links = async move {
                 let links = match queues.pull(queue, &site, count).await {
                     // Somebody has closed it. What is given out comes again.
-                    Err(TransportError::NoQueue(_)) => queues.open(queue, &site).await.map(|()| None),
+                    Err(TransportError::NoQueue(_)) => {
+                        queues.open(queue, &site).await.map(|()| None)
+                    }
                     links => links.map(Some),
                 };
                 (site, links)
@@ -576,7 +599,8 @@ impl Reader {
         if room == 0 {
             return Ok(());
         }
-        // Messages that no node reads are on subjects of any kind, and in no shard: an idle node looks for them everywhere.
+        // Messages that no node reads are on subjects of any kind, and in no shard: an idle node
+        // looks for them everywhere.
         let lists_all = content.sites <= MAX_LISTED || self.is_idle;
         let free = self.free_sites(queues, room, lists_all, is_own).await?;
         self.is_idle = free.is_empty() && self.held.is_empty();
@@ -611,8 +635,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns sites of the queue that belong to this node, about `room` of them. `lists_all` is whether to ask for all
-    /// sites at once.
+    /// Returns sites of the queue that belong to this node, about `room` of them. `lists_all` is
+    /// whether to ask for all sites at once.
     async fn free_sites(
         &mut self,
         queues: &dyn WorkQueues,
@@ -629,7 +653,11 @@ impl Reader {
             if lists_all && sites.is_empty() && unreadable > 0 {
                 self.drained(unreadable);
             }
-            free.extend(sites.into_iter().filter(|site| is_own(site) && !self.held.contains_key(site.as_str())));
+            free.extend(
+                sites
+                    .into_iter()
+                    .filter(|site| is_own(site) && !self.held.contains_key(site.as_str())),
+            );
             if free.len() >= room {
                 break;
             }
@@ -638,7 +666,8 @@ impl Reader {
         Ok(free)
     }
 
-    /// Tells the crawl that the queue has nothing to fetch, unless this node still has something to give back.
+    /// Tells the crawl that the queue has nothing to fetch, unless this node still has something to
+    /// give back.
     fn drained(&self, unreadable: u64) {
         if self.held.is_empty() && self.unacknowledged.is_empty() {
             drop(self.events.send(QueueEvent::Drained { unreadable }));
@@ -667,12 +696,23 @@ impl Reader {
         let uncertain = lease.uncertain.get(queue).copied().unwrap_or(0).max(delivered);
         lease.uncertain.insert(queue.clone(), uncertain);
         let seen = cell.as_ref().map(|cell| cell.revision);
-        let SwapOutcome::Done(revision) = cells.swap(Table::Sites, site, seen, lease.encode()).await? else {
+        let SwapOutcome::Done(revision) =
+            cells.swap(Table::Sites, site, seen, lease.encode()).await?
+        else {
             return Ok(TakenSite::Contested);
         };
         queues.open(queue, site).await?;
-        let gap = if is_own { Duration::ZERO } else { pace_handover::restore(&self.selector, site, &lease.paces) };
-        let hosts = lease.paces.iter().filter(|pace| !pace.is_site).map(|pace| pace.name.as_str().into()).collect();
+        let gap = if is_own {
+            Duration::ZERO
+        } else {
+            pace_handover::restore(&self.selector, site, &lease.paces)
+        };
+        let hosts = lease
+            .paces
+            .iter()
+            .filter(|pace| !pace.is_site)
+            .map(|pace| pace.name.as_str().into())
+            .collect();
         let now = Instant::now();
         let held = HeldSite {
             holding,
@@ -719,9 +759,13 @@ impl Reader {
             let Some(held) = self.held.get_mut(&site) else { continue };
             held.written = Instant::now();
             match swapped {
-                Ok(SwapOutcome::Done(revision)) => (held.revision, held.paces) = (revision, lease.paces),
+                Ok(SwapOutcome::Done(revision)) => {
+                    (held.revision, held.paces) = (revision, lease.paces)
+                }
                 // Its own write, whose response was lost.
-                Ok(SwapOutcome::Lost(Some(cell))) if SiteLease::decode(&cell.value).holder == holder => {
+                Ok(SwapOutcome::Lost(Some(cell)))
+                    if SiteLease::decode(&cell.value).holder == holder =>
+                {
                     held.revision = cell.revision;
                 }
                 Ok(SwapOutcome::Lost(_)) => lost.push(site),
@@ -750,7 +794,8 @@ impl Reader {
         };
         let _ = timeout(STOP_TIME, acknowledging).await;
         let Some((work_until, holder)) = self.check_lease() else { return };
-        // A link that is written and not acknowledged has to be marked: its site is left to the end of the lease.
+        // A link that is written and not acknowledged has to be marked: its site is left to the end
+        // of the lease.
         for link in &self.unacknowledged {
             self.held.remove(&link.site);
         }

@@ -27,7 +27,8 @@ pub(super) struct SiteLease {
     pub(super) node: String,
     /// Its process, as in its heartbeat.
     pub(super) holder: String,
-    /// For each queue, the last position up to which a link's result may have been written without an acknowledgement.
+    /// For each queue, the last position up to which a link's result may have been written without
+    /// an acknowledgement.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) uncertain: BTreeMap<String, u64>,
     /// The paces of the site and its hosts.
@@ -67,7 +68,11 @@ impl SiteLease {
 
     /// Decodes a cell; an invalid one is held by nobody.
     pub(super) fn decode(bytes: &[u8]) -> Self {
-        if bytes.len() > MAX_BYTES + 1024 { Self::default() } else { serde_json::from_slice(bytes).unwrap_or_default() }
+        if bytes.len() > MAX_BYTES + 1024 {
+            Self::default()
+        } else {
+            serde_json::from_slice(bytes).unwrap_or_default()
+        }
     }
 }
 
@@ -80,11 +85,15 @@ pub(super) struct LiveNodes {
 
 impl LiveNodes {
     /// Returns the nodes whose heartbeats these are, at `now`.
-    pub(super) fn new(beats: impl IntoIterator<Item = (String, Heartbeat, Timestamp)>, now: Timestamp) -> Self {
+    pub(super) fn new(
+        beats: impl IntoIterator<Item = (String, Heartbeat, Timestamp)>,
+        now: Timestamp,
+    ) -> Self {
         Self { beats: beats.into_iter().map(|(node, beat, at)| (node, (beat, at))).collect(), now }
     }
 
-    /// Returns whether the process that holds a lease may still work on it, where a heartbeat counts for `lease`.
+    /// Returns whether the process that holds a lease may still work on it, where a heartbeat
+    /// counts for `lease`.
     pub(super) fn is_held(&self, site: &SiteLease, lease: Duration) -> bool {
         let Some((beat, at)) = self.beats.get(&site.node) else { return false };
         beat.holder == site.holder && self.now.since(*at) <= lease + lease / CLOCK_TOLERANCE
@@ -92,7 +101,10 @@ impl LiveNodes {
 
     /// Returns the live nodes that fetch the links of a queue.
     pub(super) fn workers(&self, queue: &str, lease: Duration) -> Vec<NodeId> {
-        let live = self.beats.iter().filter(|(_, (beat, at))| beat.queue == queue && self.now.since(*at) <= lease);
+        let live = self
+            .beats
+            .iter()
+            .filter(|(_, (beat, at))| beat.queue == queue && self.now.since(*at) <= lease);
         live.filter_map(|(node, _)| node.parse().ok()).collect()
     }
 }
@@ -105,18 +117,26 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(30);
 
     fn nodes(node: NodeId, holder: &str, age_s: u64) -> LiveNodes {
-        let beat = Heartbeat { holder: holder.to_owned(), queue: "q".to_owned(), ..Heartbeat::default() };
-        LiveNodes::new([(node.to_string(), beat, NOW)], NOW.saturating_add(Duration::from_secs(age_s)))
+        let beat =
+            Heartbeat { holder: holder.to_owned(), queue: "q".to_owned(), ..Heartbeat::default() };
+        LiveNodes::new(
+            [(node.to_string(), beat, NOW)],
+            NOW.saturating_add(Duration::from_secs(age_s)),
+        )
     }
 
     #[test]
     fn a_lease_lasts_as_long_as_the_heartbeats_of_its_process() {
         let node = NodeId::random();
-        let lease = SiteLease { node: node.to_string(), holder: "p".to_owned(), ..SiteLease::default() };
+        let lease =
+            SiteLease { node: node.to_string(), holder: "p".to_owned(), ..SiteLease::default() };
         assert!(nodes(node, "p", 35).is_held(&lease, LEASE), "the clocks of brokers differ");
         assert!(!nodes(node, "p", 36).is_held(&lease, LEASE));
         assert!(!nodes(node, "another start", 0).is_held(&lease, LEASE));
-        assert!(!nodes(NodeId::random(), "p", 0).is_held(&lease, LEASE), "a node without a heartbeat");
+        assert!(
+            !nodes(NodeId::random(), "p", 0).is_held(&lease, LEASE),
+            "a node without a heartbeat"
+        );
         assert!(!nodes(node, "", 0).is_held(&SiteLease::default(), LEASE), "a free site");
         assert_eq!(nodes(node, "p", 30).workers("q", LEASE), [node]);
         assert!(nodes(node, "p", 31).workers("q", LEASE).is_empty());
@@ -125,14 +145,24 @@ mod tests {
 
     #[test]
     fn a_cell_has_room_for_a_site_with_many_hosts() {
-        let pace = |n: usize| HandedPace { is_site: n == 0, name: format!("h{n}.example.org"), state: "0".repeat(128) };
+        let pace = |n: usize| HandedPace {
+            is_site: n == 0,
+            name: format!("h{n}.example.org"),
+            state: "0".repeat(128),
+        };
         let uncertain = BTreeMap::from([("q".to_owned(), 7)]);
-        let lease = SiteLease { uncertain, paces: (0..10_000).map(pace).collect(), ..SiteLease::default() };
+        let lease =
+            SiteLease { uncertain, paces: (0..10_000).map(pace).collect(), ..SiteLease::default() };
         let bytes = lease.encode();
         assert!(bytes.len() <= MAX_BYTES);
         let read = SiteLease::decode(&bytes);
-        assert!(read.paces.len() > 100 && read.paces[0].is_site && read.uncertain == lease.uncertain);
-        assert_eq!(SiteLease::decode(br#"{"stream":"KV_FW_p_sites","seq":9}"#), SiteLease::default());
+        assert!(
+            read.paces.len() > 100 && read.paces[0].is_site && read.uncertain == lease.uncertain
+        );
+        assert_eq!(
+            SiteLease::decode(br#"{"stream":"KV_FW_p_sites","seq":9}"#),
+            SiteLease::default()
+        );
         assert_eq!(SiteLease::decode(b"no json"), SiteLease::default());
     }
 }

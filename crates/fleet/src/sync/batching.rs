@@ -2,7 +2,8 @@
 //!
 //! Owns: where one message ends and the next begins.
 //!
-//! Invariants: every position of the range is covered once, up to the first one that a compaction has dropped.
+//! Invariants: every position of the range is covered once, up to the first one that a compaction
+//! has dropped.
 //!
 //! Must not know: who sends the messages.
 
@@ -19,7 +20,8 @@ use crate::peer_store::own_state_file::LogEpoch;
 
 /// The maximum number of positions in a message.
 pub(crate) const MAX_POSITIONS: u64 = 4096;
-/// The maximum size of a message before compression, in bytes. It fits into one message however badly it compresses.
+/// The maximum size of a message before compression, in bytes. It fits into one message however
+/// badly it compresses.
 const RAW_FULL: usize = 900 << 10;
 
 /// A range of a node's own log.

@@ -34,7 +34,8 @@ pub(crate) struct SnapshotJob {
     /// The latest time at which fading is judged.
     pub(crate) latest: Timestamp,
     pub(crate) forgot: BTreeSet<u64>,
-    /// The egress group of link states, and the time by which the node's clock is ahead of the broker's.
+    /// The egress group of link states, and the time by which the node's clock is ahead of the
+    /// broker's.
     pub(crate) egress: String,
     pub(crate) ahead: Duration,
 }
@@ -58,19 +59,22 @@ pub(crate) async fn stored_note(
 }
 
 impl SnapshotJob {
-    /// Folds the log. Blocks for that time and needs as much memory as the node's own evidence. Returns none if the
-    /// log's own snapshot covers positions after `upto` by now: those attempts would count twice.
+    /// Folds the log. Blocks for that time and needs as much memory as the node's own evidence.
+    /// Returns none if the log's own snapshot covers positions after `upto` by now: those attempts
+    /// would count twice.
     pub(crate) fn run(self) -> Result<Option<BuiltSnapshot>, FleetError> {
         let Self { dir, state, blank, upto, bounds, latest, forgot, egress, ahead } = self;
         let leaves_out = |seq: u64| state.withheld.contains(seq);
         let is_any_out = !state.withheld.runs().is_empty();
-        let leaves_out: Option<&dyn Fn(u64) -> bool> = if is_any_out { Some(&leaves_out) } else { None };
+        let leaves_out: Option<&dyn Fn(u64) -> bool> =
+            if is_any_out { Some(&leaves_out) } else { None };
         let half_life_ms = blank.half_life_ms();
         let folded = fold(&dir, &blank, upto, leaves_out, latest)?;
         if folded.upto > upto {
             return Ok(None);
         }
-        // The position of a link state from the log's snapshot is unknown. It was not after this one.
+        // The position of a link state from the log's snapshot is unknown. It was not after this
+        // one.
         let links = folded.links.into_iter().filter(|(seq, _)| !state.withheld.contains(*seq));
         let links = links.map(|(seq, entry)| (if seq == 0 { upto } else { seq }, entry));
         let links = StoredLink::of(links, &egress, latest, ahead);
@@ -80,10 +84,20 @@ impl SnapshotJob {
         let share = peer_store::with_own_past(&dir, &state, &blank, folded.share, &mut covers)?;
         let (epoch, base) = (fork.epoch, fork.base);
         let (incarnation, seq) = (bounds.incarnation, bounds.last);
-        let head = SnapshotHead { epoch, base, covers, incarnation, seq, half_life_ms, forgot: forgot.clone(), links };
+        let head = SnapshotHead {
+            epoch,
+            base,
+            covers,
+            incarnation,
+            seq,
+            half_life_ms,
+            forgot: forgot.clone(),
+            links,
+        };
         let bytes = pack(&head, &share).map_err(|error| FleetError::io(&dir, error))?;
         // Two numbers always serialise.
-        let note = serde_json::to_string(&SnapshotNote { epoch, position: upto }).unwrap_or_default();
+        let note =
+            serde_json::to_string(&SnapshotNote { epoch, position: upto }).unwrap_or_default();
         Ok(Some(BuiltSnapshot { bytes, note, upto, forgot }))
     }
 }

@@ -16,7 +16,11 @@ pub struct ForgetCell {
 ///
 /// # Errors
 /// Returns errors of the broker.
-pub async fn notify_forgotten(transport: &dyn Transport, domain: &str, until: Timestamp) -> Result<(), TransportError> {
+pub async fn notify_forgotten(
+    transport: &dyn Transport,
+    domain: &str,
+    until: Timestamp,
+) -> Result<(), TransportError> {
     let held = transport.cells().get(Table::Forget, domain).await?;
     let known = held.and_then(|cell| serde_json::from_slice::<ForgetCell>(&cell.value).ok());
     if known.is_some_and(|known| known.until >= until.as_millis()) {

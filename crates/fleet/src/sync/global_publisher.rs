@@ -2,8 +2,8 @@
 //!
 //! Owns: when it is due, and how far the fold has come.
 //!
-//! Invariants: it covers published positions only, so it has nothing that is never published and no power failure takes
-//! it back. The log is read once for it, and each later record once.
+//! Invariants: it covers published positions only, so it has nothing that is never published and no
+//! power failure takes it back. The log is read once for it, and each later record once.
 //!
 //! Must not know: what was received from peers.
 
@@ -83,7 +83,12 @@ pub(crate) struct GlobalPublisher {
 }
 
 impl GlobalPublisher {
-    pub(crate) fn new(dir: &Path, like: &Arc<Selector>, transport: &Arc<dyn Transport>, options: &Options) -> Self {
+    pub(crate) fn new(
+        dir: &Path,
+        like: &Arc<Selector>,
+        transport: &Arc<dyn Transport>,
+        options: &Options,
+    ) -> Self {
         Self {
             dir: dir.to_owned(),
             like: Arc::clone(like),
@@ -105,15 +110,20 @@ impl GlobalPublisher {
 
     fn is_due(&self, state: &NodeState) -> bool {
         let Some(last_published) = &self.last_published else { return true };
-        let has_more = (last_published.epoch, last_published.position) != (state.log_epoch().epoch, state.acknowledged);
+        let has_more = (last_published.epoch, last_published.position)
+            != (state.log_epoch().epoch, state.acknowledged);
         self.is_lost
             || last_published.at.elapsed() >= self.timing.global_max_interval
             || has_more && last_published.at.elapsed() >= self.timing.global_min_interval
     }
 
-    /// In scope `own`, builds the snapshot in the background when it is due, and publishes it when it is ready. With
-    /// `now` it does both at once.
-    pub(crate) async fn turn(&mut self, around: &NodeContext<'_>, now: bool) -> Result<(), FleetError> {
+    /// In scope `own`, builds the snapshot in the background when it is due, and publishes it when
+    /// it is ready. With `now` it does both at once.
+    pub(crate) async fn turn(
+        &mut self,
+        around: &NodeContext<'_>,
+        now: bool,
+    ) -> Result<(), FleetError> {
         if self.scope != Scope::Own {
             return Ok(());
         }
@@ -130,9 +140,13 @@ impl GlobalPublisher {
         Ok(())
     }
 
-    fn start_job(&mut self, around: &NodeContext<'_>) -> JoinHandle<Result<BuiltGlobal, FleetError>> {
+    fn start_job(
+        &mut self,
+        around: &NodeContext<'_>,
+    ) -> JoinHandle<Result<BuiltGlobal, FleetError>> {
         let folded = self.folded.take().filter(|folded| {
-            folded.whole_at.elapsed() < self.timing.snapshot_interval && folded.forgot == *around.forgot
+            folded.whole_at.elapsed() < self.timing.snapshot_interval
+                && folded.forgot == *around.forgot
         });
         let job = GlobalJob {
             dir: self.dir.clone(),
@@ -156,7 +170,8 @@ impl GlobalPublisher {
         let len = bytes.len() as u64;
         self.transport.publish_global(state.node_id, bytes).await?;
         self.published = (self.published.0 + 1, self.published.1 + len);
-        (self.last_published, self.is_lost) = (Some(LastPublished { epoch, position, at: Instant::now() }), false);
+        (self.last_published, self.is_lost) =
+            (Some(LastPublished { epoch, position, at: Instant::now() }), false);
         Ok(())
     }
 }
@@ -172,8 +187,9 @@ struct GlobalJob {
 }
 
 impl GlobalJob {
-    /// Folds the log and builds the snapshot. Blocks: the first time and after a domain was forgotten for a fold of the
-    /// whole log, with as much memory as the node's own evidence; else for the new records.
+    /// Folds the log and builds the snapshot. Blocks: the first time and after a domain was
+    /// forgotten for a fold of the whole log, with as much memory as the node's own evidence; else
+    /// for the new records.
     fn run(mut self) -> Result<BuiltGlobal, FleetError> {
         let upto = self.state.acknowledged;
         let mut folded = match self.folded.take() {
@@ -194,30 +210,37 @@ impl GlobalJob {
         let mut covers = self.state.own();
         covers.insert(fork.epoch, Intervals::of(fork.base + 1, folded.upto));
         folded.past.iter().for_each(|(epoch, seen)| covers.entry(*epoch).or_default().extend(seen));
-        let (epoch, base, half_life_ms) = (fork.epoch, fork.base, self.like.learned().half_life_ms());
+        let (epoch, base, half_life_ms) =
+            (fork.epoch, fork.base, self.like.learned().half_life_ms());
         let head = SnapshotHead { epoch, base, covers, half_life_ms, ..SnapshotHead::default() };
         let share = folded.learned.evidence_snapshot(folded.newest.min(self.latest), FADED);
         let bytes = pack(&head, &share).map_err(|error| FleetError::io(&self.dir, error))?;
         Ok((epoch, folded.upto, bytes))
     }
 
-    /// Folds the new records. Returns false if a domain was forgotten, or if records were dropped before they were
-    /// read.
+    /// Folds the new records. Returns false if a domain was forgotten, or if records were dropped
+    /// before they were read.
     fn fold_new(&self, folded: &mut FoldedEvidence, upto: u64) -> Result<bool, FleetError> {
         if folded.upto >= upto {
             return Ok(true);
         }
         let (mut is_whole, learned, mut newest) = (true, &folded.learned, folded.newest);
-        read_positions(&self.dir, (folded.upto + 1, upto), self.like.learned(), &mut folded.stones, |seq, place| {
-            match place {
+        read_positions(
+            &self.dir,
+            (folded.upto + 1, upto),
+            self.like.learned(),
+            &mut folded.stones,
+            |seq, place| match place {
                 PositionContent::RemoteAttempt(fact, _) if !self.state.withheld.contains(seq) => {
                     newest = newest.max(fact.at);
                     learned.receive_global_part(&fact);
                 }
-                PositionContent::RemoteAttempt(..) | PositionContent::Link(_) | PositionContent::Nothing => {}
+                PositionContent::RemoteAttempt(..)
+                | PositionContent::Link(_)
+                | PositionContent::Nothing => {}
                 PositionContent::ForgottenDomain(..) | PositionContent::Gone => is_whole = false,
-            }
-        })?;
+            },
+        )?;
         (folded.newest, folded.upto) = (newest, upto);
         Ok(is_whole)
     }
@@ -230,7 +253,8 @@ impl GlobalJob {
     fn fold_all(&self, upto: u64) -> Result<FoldedEvidence, FleetError> {
         let leaves_out = |seq: u64| self.state.withheld.contains(seq);
         let is_any_out = !self.state.withheld.runs().is_empty();
-        let leaves_out: Option<&dyn Fn(u64) -> bool> = if is_any_out { Some(&leaves_out) } else { None };
+        let leaves_out: Option<&dyn Fn(u64) -> bool> =
+            if is_any_out { Some(&leaves_out) } else { None };
         let folded = fold(&self.dir, &self.blank()?, upto, leaves_out, self.latest)?;
         let (upto, mut past) = (folded.upto, BTreeMap::new());
         let share = with_own_past(&self.dir, &self.state, &self.blank()?, folded.share, &mut past)?;

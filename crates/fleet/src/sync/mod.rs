@@ -1,4 +1,5 @@
-//! The exchange of attempts with other nodes: the publisher, the consumer, and the messages of both.
+//! The exchange of attempts with other nodes: the publisher, the consumer, and the messages of
+//! both.
 //!
 //! Must not know: which broker carries the messages.
 
@@ -27,8 +28,8 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
 pub(crate) async fn synced(mut flushed: Acknowledgement) -> Result<(), FleetError> {
     let done = match (&mut flushed).now_or_never() {
         Some(done) => done,
-        // The log's own thread is unknown to tokio: if this task waited for it, the paused clock of a test would run on
-        // meanwhile. It stands still while blocking work is under way.
+        // The log's own thread is unknown to tokio: if this task waited for it, the paused clock of
+        // a test would run on meanwhile. It stands still while blocking work is under way.
         None => run_blocking(move || flushed.wait()).await?,
     };
     done.map_err(|error| FleetError::Record(error.to_string()))
@@ -47,7 +48,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_paused_clock_stands_still_while_a_log_syncs() {
         let dir = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
+        let (journal, _) =
+            Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os))
+                .unwrap();
         let url = url::Url::parse("https://e.org/").unwrap();
         let attempt = Attempt::new(&url, "direct_access", Timestamp::default()).unwrap();
         for _ in 0..2000 {

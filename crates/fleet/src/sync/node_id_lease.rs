@@ -2,9 +2,9 @@
 //!
 //! Owns: which process that is.
 //!
-//! Invariants: a process that finds another one's heartbeat in the cell after its own publishes nothing more. A start
-//! in the same directory takes over at once, because the directory's lock admits one process only. Any other process
-//! waits to see whether the holder is alive.
+//! Invariants: a process that finds another one's heartbeat in the cell after its own publishes
+//! nothing more. A start in the same directory takes over at once, because the directory's lock
+//! admits one process only. Any other process waits to see whether the holder is alive.
 //!
 //! Must not know: what is published.
 
@@ -44,7 +44,16 @@ impl Lease {
         let holder = NodeId::random().to_string();
         let (directory, options, last) = (name_of(dir), options.clone(), Heartbeat::default());
         let proof = watch::Sender::new(None);
-        Self { holder, directory, options, revision: None, sent_at: None, last, lost_to: None, proof }
+        Self {
+            holder,
+            directory,
+            options,
+            revision: None,
+            sent_at: None,
+            last,
+            lost_to: None,
+            proof,
+        }
     }
 
     pub(crate) fn holder(&self) -> &str {
@@ -75,7 +84,11 @@ impl Lease {
     }
 
     /// Takes the lease over from a process that is gone.
-    pub(crate) async fn take(&mut self, publisher: &Publisher, transport: &dyn Transport) -> Result<(), FleetError> {
+    pub(crate) async fn take(
+        &mut self,
+        publisher: &Publisher,
+        transport: &dyn Transport,
+    ) -> Result<(), FleetError> {
         let name = publisher.node_id().to_string();
         let begun = Instant::now();
         let mut before: Option<Cell> = None;
@@ -116,7 +129,9 @@ impl Lease {
 
     /// Sends a last heartbeat if the position has changed, because the process ends.
     pub(crate) async fn end(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
-        match self.sent_at.is_none() || publisher.heartbeat(&self.holder, &self.directory) == self.last {
+        match self.sent_at.is_none()
+            || publisher.heartbeat(&self.holder, &self.directory) == self.last
+        {
             true => Ok(()),
             false => self.send(publisher).await,
         }
@@ -128,7 +143,8 @@ impl Lease {
         }
         let heartbeat = publisher.heartbeat(&self.holder, &self.directory);
         let mut seen = self.revision;
-        // Twice: the cell may hold this process's own heartbeat whose response was lost, or nothing any more.
+        // Twice: the cell may hold this process's own heartbeat whose response was lost, or nothing
+        // any more.
         for _ in 0..2 {
             let sent = Instant::now();
             match publisher.beat(&heartbeat, seen).await? {
@@ -153,14 +169,22 @@ impl Lease {
     fn record(&mut self, revision: u64, heartbeat: Heartbeat, sent: Instant) {
         // Others count from the time at which the broker stored it, which is later.
         self.proof.send_replace(Some(LeaseProof { holder: self.holder.clone(), sent }));
-        (self.revision, self.sent_at, self.last) = (Some(revision), Some(Instant::now()), heartbeat);
+        (self.revision, self.sent_at, self.last) =
+            (Some(revision), Some(Instant::now()), heartbeat);
     }
 
     /// Releases the lease.
-    pub(crate) async fn leave(&mut self, publisher: &Publisher, transport: &dyn Transport) -> Result<(), FleetError> {
+    pub(crate) async fn leave(
+        &mut self,
+        publisher: &Publisher,
+        transport: &dyn Transport,
+    ) -> Result<(), FleetError> {
         self.proof.send_replace(None);
         if let Some(revision) = self.revision.take() {
-            transport.cells().delete(Table::Nodes, &publisher.node_id().to_string(), Some(revision)).await?;
+            transport
+                .cells()
+                .delete(Table::Nodes, &publisher.node_id().to_string(), Some(revision))
+                .await?;
         }
         Ok(())
     }
@@ -169,7 +193,8 @@ impl Lease {
 /// Returns a unique name of the directory: machine, path and file system identity.
 fn name_of(dir: &Path) -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let machine = format!("{}{}", read("/etc/machine-id").trim(), read("/proc/sys/kernel/hostname").trim());
+    let machine =
+        format!("{}{}", read("/etc/machine-id").trim(), read("/proc/sys/kernel/hostname").trim());
     let path = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     #[cfg(unix)]
     let place = {

@@ -1,10 +1,11 @@
-//! The publisher: it turns the synced part of the node's own log into messages and evidence snapshots.
+//! The publisher: it turns the synced part of the node's own log into messages and evidence
+//! snapshots.
 //!
 //! Owns: how far publishing has come.
 //!
-//! Invariants: a position is published only when no power failure can take it back, and never with two contents.
-//! Snapshot and stream together always cover everything. The log is the queue, so an unavailable broker costs no
-//! memory.
+//! Invariants: a position is published only when no power failure can take it back, and never with
+//! two contents. Snapshot and stream together always cover everything. The log is the queue, so an
+//! unavailable broker costs no memory.
 //!
 //! Must not know: what was received from peers.
 
@@ -36,11 +37,14 @@ use crate::sync::forget::notify_forgotten;
 use crate::sync::global_publisher::{GlobalPublisher, NodeContext};
 use crate::sync::retransmit_limit::RetransmitLimit;
 use crate::sync::{run_blocking, synced};
-use crate::transport::{Cell, RetransmitRequest, StreamBounds, SwapOutcome, Table, Transport, TransportError};
+use crate::transport::{
+    Cell, RetransmitRequest, StreamBounds, SwapOutcome, Table, Transport, TransportError,
+};
 
 /// The maximum number of messages in flight.
 const MAX_IN_FLIGHT: usize = 64;
-/// The maximum time by which an attempt may be ahead of the broker's clock. Later ones are never published.
+/// The maximum time by which an attempt may be ahead of the broker's clock. Later ones are never
+/// published.
 pub(crate) const MAX_AHEAD: Duration = Duration::from_secs(600);
 /// The minimum difference between clock time and elapsed time that counts as a clock change.
 const CLOCK_JUMP: Duration = Duration::from_secs(5);
@@ -134,12 +138,17 @@ impl Publisher {
         Ok(())
     }
 
-    /// Reads the broker's clock again if this node's clock was set since the last reading. Otherwise a future time
-    /// would pass for the present.
+    /// Reads the broker's clock again if this node's clock was set since the last reading.
+    /// Otherwise a future time would pass for the present.
     async fn check_clock_jump(&mut self) -> Result<(), FleetError> {
         let Some((at, seen)) = self.clock_seen else { return Ok(()) };
-        let (goes, went) = (self.selector.clock().date().as_millis().saturating_sub(at.as_millis()), seen.elapsed());
-        if goes.abs_diff(i64::try_from(went.as_millis()).unwrap_or(i64::MAX)) > CLOCK_JUMP.as_millis() as u64 {
+        let (goes, went) = (
+            self.selector.clock().date().as_millis().saturating_sub(at.as_millis()),
+            seen.elapsed(),
+        );
+        if goes.abs_diff(i64::try_from(went.as_millis()).unwrap_or(i64::MAX))
+            > CLOCK_JUMP.as_millis() as u64
+        {
             self.read_clock().await?;
         }
         Ok(())
@@ -158,8 +167,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Checks whether the fleet knows more of this node than its log does. Then the directory was restored from a
-    /// backup, and another epoch begins. Returns whether one did.
+    /// Checks whether the fleet knows more of this node than its log does. Then the directory was
+    /// restored from a backup, and another epoch begins. Returns whether one did.
     pub(crate) async fn detect_restore(&mut self) -> Result<bool, FleetError> {
         let node_id = self.node_id();
         let mut known = (0, 0);
@@ -180,8 +189,8 @@ impl Publisher {
         let fork = self.state.log_epoch();
         synced(self.journal.flush()).await?;
         let last = self.journal.durable_seq();
-        let is_restored =
-            known.0 > fork.epoch || known.0 == fork.epoch && (known.1 > self.state.reserved || known.1 > last);
+        let is_restored = known.0 > fork.epoch
+            || known.0 == fork.epoch && (known.1 > self.state.reserved || known.1 > last);
         if is_restored {
             self.state.begin_epoch(known.0, last);
             self.save()?;
@@ -196,7 +205,8 @@ impl Publisher {
             return Ok(self.journal.next_seq().saturating_sub(1));
         }
         if matches!(self.journal.durability(), Durability::Memory | Durability::Os) {
-            // No other task requests the sync. A log that cannot be synced now has synced a part before.
+            // No other task requests the sync. A log that cannot be synced now has synced a part
+            // before.
             let _ = synced(self.journal.flush()).await;
         }
         Ok(self.journal.durable_seq())
@@ -211,8 +221,8 @@ impl Publisher {
         self.journal.durable_seq()
     }
 
-    /// Publishes new positions. With `look` it first checks whether the stream is still the same and whether a snapshot
-    /// is due.
+    /// Publishes new positions. With `look` it first checks whether the stream is still the same
+    /// and whether a snapshot is due.
     pub(crate) async fn turn(&mut self, look: bool) -> Result<TurnReport, FleetError> {
         let mut turn = TurnReport::default();
         if self.is_excluded || self.is_clock_wrong() {
@@ -232,9 +242,12 @@ impl Publisher {
         }
         while self.state.acknowledged < end {
             let from = self.state.acknowledged + 1;
-            let made = self.build_messages(self.state.log_epoch(), (from, end), MAX_IN_FLIGHT).await?;
+            let made =
+                self.build_messages(self.state.log_epoch(), (from, end), MAX_IN_FLIGHT).await?;
             turn.withheld += made.withheld.len() as u64;
-            made.withheld.iter().for_each(|position| self.state.withheld.insert(*position, *position));
+            made.withheld
+                .iter()
+                .for_each(|position| self.state.withheld.insert(*position, *position));
             self.notify_forgotten(&made.forgotten).await?;
             if made.messages.is_empty() {
                 if !made.gone {
@@ -245,7 +258,8 @@ impl Publisher {
                 self.state.acknowledged = self.state.acknowledged.max(covered);
                 continue;
             }
-            self.state.reserved = made.messages.last().map_or(0, |(header, _)| header.last).max(self.state.reserved);
+            self.state.reserved =
+                made.messages.last().map_or(0, |(header, _)| header.last).max(self.state.reserved);
             self.save()?;
             failpoints::reached(failpoints::RESERVED);
             let sent = self.send(&made.messages, None).await?;
@@ -262,28 +276,41 @@ impl Publisher {
     /// In scope `own`, publishes the global snapshot when it is due, or at once with `now`.
     pub(crate) async fn publish_global(&mut self, now: bool) -> Result<(), FleetError> {
         let latest = self.now().saturating_add(MAX_AHEAD);
-        self.global.turn(&NodeContext { state: &self.state, latest, forgot: &self.forgot }, now).await
+        self.global
+            .turn(&NodeContext { state: &self.state, latest, forgot: &self.forgot }, now)
+            .await
     }
 
     /// Sends messages and advances past those that were stored; `again` for retransmissions.
-    async fn send(&mut self, messages: &[(Header, Bytes)], again: Option<u64>) -> Result<(u64, u64), FleetError> {
+    async fn send(
+        &mut self,
+        messages: &[(Header, Bytes)],
+        again: Option<u64>,
+    ) -> Result<(u64, u64), FleetError> {
         let node_id = self.node_id();
         let transport = Arc::clone(&self.transport);
-        // Enough of the id to tell nodes apart. With a collision a message would be missing and requested again.
+        // Enough of the id to tell nodes apart. With a collision a message would be missing and
+        // requested again.
         let short = node_id.to_string();
         let suffix = again.map(|n| format!(".r{n}")).unwrap_or_default();
         let mut done = FuturesOrdered::new();
         for (header, body) in messages {
-            let id = format!("{short:.12}.{}.{}-{}{suffix}", header.epoch, header.first, header.last);
+            let id =
+                format!("{short:.12}.{}.{}-{}{suffix}", header.epoch, header.first, header.last);
             let (transport, body, header) = (Arc::clone(&transport), body.clone(), *header);
-            done.push_back(async move { (header, body.len() as u64, transport.publish(node_id, &id, body).await) });
+            done.push_back(async move {
+                (header, body.len() as u64, transport.publish(node_id, &id, body).await)
+            });
         }
         let mut sent = (0, 0);
         while let Some((header, len, published)) = done.next().await {
             published?;
             sent = (sent.0 + u64::from(header.count), sent.1 + len);
             if again.is_none() {
-                debug_assert!(self.state.acknowledged <= header.last, "an acknowledgement takes back another");
+                debug_assert!(
+                    self.state.acknowledged <= header.last,
+                    "an acknowledgement takes back another"
+                );
                 self.state.acknowledged = header.last;
             }
         }
@@ -309,7 +336,10 @@ impl Publisher {
             dir: self.dir.clone(),
             fork,
             egress: self.options.egress_group.clone(),
-            positions: (range.0, range.1.min(range.0.saturating_add(MAX_POSITIONS * most as u64 - 1))),
+            positions: (
+                range.0,
+                range.1.min(range.0.saturating_add(MAX_POSITIONS * most as u64 - 1)),
+            ),
             most,
             top: if fork == self.state.log_epoch() { self.state.reserved } else { 0 },
         };
@@ -353,7 +383,8 @@ impl Publisher {
             _ if is_first && self.state.acknowledged == 0 && self.durable() < FAR_BEHIND => 0,
             _ => self.publish_snapshot().await?,
         };
-        self.state.acknowledged = if is_first { self.state.acknowledged.max(covered) } else { covered };
+        self.state.acknowledged =
+            if is_first { self.state.acknowledged.max(covered) } else { covered };
         self.state.incarnation = bounds.incarnation;
         self.save()?;
         Ok(!is_first)
@@ -367,7 +398,8 @@ impl Publisher {
             let age = self.now().since(first);
             age + day > self.options.max_age && self.now().since(self.state.shared_at()) > day / 2
         });
-        let is_old = self.state.share_at == 0 || self.now().since(self.state.shared_at()) >= timing.snapshot_interval;
+        let is_old = self.state.share_at == 0
+            || self.now().since(self.state.shared_at()) >= timing.snapshot_interval;
         behind > 0 && (is_old || behind >= timing.snapshot_after || is_aging)
     }
 
@@ -408,19 +440,26 @@ impl Publisher {
         let upto = self.journal.durable_seq();
         self.check_clock_jump().await?;
         let latest = self.now().saturating_add(MAX_AHEAD);
-        // Withheld positions must be decided before they are in a snapshot or not: by a later check the clock has moved
-        // on.
+        // Withheld positions must be decided before they are in a snapshot or not: by a later check
+        // the clock has moved on.
         if self.options.safeguards.withhold && self.state.acknowledged < upto {
             let (dir, selector) = (self.dir.clone(), Arc::clone(&self.selector));
             let range = (self.state.acknowledged + 1, upto);
             let found = run_blocking(move || {
                 let mut found = Intervals::default();
                 let mut stones = Tombstones::default();
-                let read = read_positions(&dir, range, selector.learned(), &mut stones, |seq, place| {
-                    if matches!(place, PositionContent::RemoteAttempt(fact, _) if fact.at > latest) {
-                        found.insert(seq, seq);
-                    }
-                });
+                let read = read_positions(
+                    &dir,
+                    range,
+                    selector.learned(),
+                    &mut stones,
+                    |seq, place| {
+                        if matches!(place, PositionContent::RemoteAttempt(fact, _) if fact.at > latest)
+                        {
+                            found.insert(seq, seq);
+                        }
+                    },
+                );
                 read.map(|()| found)
             });
             self.state.withheld.extend(&found.await??);
@@ -428,7 +467,11 @@ impl Publisher {
         // From here on the fleet may know positions up to this one.
         self.state.reserved = self.state.reserved.max(upto);
         self.save()?;
-        let blank = self.selector.learned().empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
+        let blank = self
+            .selector
+            .learned()
+            .empty_copy()
+            .map_err(|error| FleetError::Selector(error.to_string()))?;
         let (dir, state, forgot) = (self.dir.clone(), self.state.clone(), self.forgot.clone());
         // Smaller differences are within the accuracy of the comparison.
         let ahead = self.clock_ahead_ms.filter(|ms| *ms > 1000).map_or(0, i64::unsigned_abs);
@@ -477,7 +520,8 @@ impl Publisher {
         Ok(resent)
     }
 
-    /// Publishes an evidence snapshot because a peer misses what only a snapshot still has; not too often.
+    /// Publishes an evidence snapshot because a peer misses what only a snapshot still has; not too
+    /// often.
     async fn publish_requested_snapshot(&mut self) -> Result<u64, FleetError> {
         if self.retransmit_limit.admits_snapshot(Instant::now()) {
             self.publish_snapshot().await?;
@@ -485,7 +529,8 @@ impl Publisher {
         Ok(0)
     }
 
-    /// Replaces the last heartbeat of this process; returns none if another process has sent one since.
+    /// Replaces the last heartbeat of this process; returns none if another process has sent one
+    /// since.
     pub(crate) async fn beat(
         &self,
         heartbeat: &crate::model::heartbeat::Heartbeat,
@@ -504,7 +549,11 @@ impl Publisher {
     }
 
     /// Returns this node's heartbeat.
-    pub(crate) fn heartbeat(&self, holder: &str, directory: &str) -> crate::model::heartbeat::Heartbeat {
+    pub(crate) fn heartbeat(
+        &self,
+        holder: &str,
+        directory: &str,
+    ) -> crate::model::heartbeat::Heartbeat {
         let fork = self.state.log_epoch();
         crate::model::heartbeat::Heartbeat {
             epoch: fork.epoch,

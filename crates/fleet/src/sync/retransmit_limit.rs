@@ -2,8 +2,9 @@
 //!
 //! Owns: what was published again recently, and the budget for more.
 //!
-//! Invariants: however many requests arrive, no position is published again twice within a moment, and no more than the
-//! budget per minute. A request that is refused is repeated by a node that really misses something.
+//! Invariants: however many requests arrive, no position is published again twice within a moment,
+//! and no more than the budget per minute. A request that is refused is repeated by a node that
+//! really misses something.
 //!
 //! Must not know: the content of positions, or who requests them.
 
@@ -14,13 +15,14 @@ use tokio::time::Instant;
 
 use crate::model::position_set::Intervals;
 
-/// The number of positions that may be published again per minute, and at once after a quiet minute.
+/// The number of positions that may be published again per minute, and at once after a quiet
+/// minute.
 pub(crate) const MAX_PER_MINUTE: u64 = 500_000;
 const MINUTE: Duration = Duration::from_secs(60);
 /// The number of positions that a request costs at least, because each reads the log.
 const MIN_COST: u64 = 32;
-/// The time between evidence snapshots that are published because of requests, in times of the age at which a gap is
-/// requested.
+/// The time between evidence snapshots that are published because of requests, in times of the age
+/// at which a gap is requested.
 const SNAPSHOT_GAPS: u32 = 12;
 
 /// The limit of one node.
@@ -40,12 +42,25 @@ impl RetransmitLimit {
     pub(crate) fn new(gap: Duration) -> Self {
         let now = Instant::now();
         let recent = [BTreeMap::new(), BTreeMap::new()];
-        Self { gap, recent, changed_at: now, budget: MAX_PER_MINUTE as f64, filled_at: now, snapshot_at: None }
+        Self {
+            gap,
+            recent,
+            changed_at: now,
+            budget: MAX_PER_MINUTE as f64,
+            filled_at: now,
+            snapshot_at: None,
+        }
     }
 
     /// Returns the parts of a range that are to be published again now, and counts them.
-    pub(crate) fn admit(&mut self, epoch: u32, (first, last): (u64, u64), now: Instant) -> Vec<(u64, u64)> {
-        // A node that gets nothing asks again after a gap's age or later: then it is no longer recent.
+    pub(crate) fn admit(
+        &mut self,
+        epoch: u32,
+        (first, last): (u64, u64),
+        now: Instant,
+    ) -> Vec<(u64, u64)> {
+        // A node that gets nothing asks again after a gap's age or later: then it is no longer
+        // recent.
         if now.duration_since(self.changed_at) >= self.gap / 4 {
             self.recent.swap(0, 1);
             self.recent[0].clear();
@@ -78,7 +93,8 @@ impl RetransmitLimit {
 
     /// Returns whether an evidence snapshot may be published because of a request, and counts it.
     pub(crate) fn admits_snapshot(&mut self, now: Instant) -> bool {
-        let is_due = self.snapshot_at.is_none_or(|at| now.duration_since(at) >= self.gap * SNAPSHOT_GAPS);
+        let is_due =
+            self.snapshot_at.is_none_or(|at| now.duration_since(at) >= self.gap * SNAPSHOT_GAPS);
         if is_due {
             self.snapshot_at = Some(now);
         }
@@ -120,20 +136,28 @@ mod tests {
         let mut sent = 0;
         // A request for the whole log, each time a little different, for two minutes.
         for n in 0..24_000u64 {
-            sent += positions(&limit.admit(1, (1 + n, 3_000_000 + n), begun + Duration::from_millis(5 * n)));
+            sent += positions(&limit.admit(
+                1,
+                (1 + n, 3_000_000 + n),
+                begun + Duration::from_millis(5 * n),
+            ));
         }
         assert!(sent <= 3 * MAX_PER_MINUTE, "{sent}");
         assert!(sent >= 2 * MAX_PER_MINUTE, "the budget is not used: {sent}");
         // Single positions cost more than they weigh.
         let mut limit = RetransmitLimit::new(GAP);
-        let reads = (0..100_000).filter(|n| !limit.admit(1, (n * 2, n * 2), begun).is_empty()).count() as u64;
+        let reads = (0..100_000)
+            .filter(|n| !limit.admit(1, (n * 2, n * 2), begun).is_empty())
+            .count() as u64;
         assert_eq!(reads, MAX_PER_MINUTE / MIN_COST);
     }
 
     #[test]
     fn requested_snapshots_are_rare() {
         let (mut limit, begun) = (RetransmitLimit::new(GAP), Instant::now());
-        let times = (0..3600).filter(|second| limit.admits_snapshot(begun + Duration::from_secs(*second))).count();
+        let times = (0..3600)
+            .filter(|second| limit.admits_snapshot(begun + Duration::from_secs(*second)))
+            .count();
         assert_eq!(times, 60);
     }
 }

@@ -1,9 +1,10 @@
-//! The broker interface of a fleet: a message stream with retention, compare-and-swap cells, and blobs.
+//! The broker interface of a fleet: a message stream with retention, compare-and-swap cells, and
+//! blobs.
 //!
 //! Owns: the interface.
 //!
-//! Invariants: it promises nothing that a broker under failure breaks. A published message may be lost, duplicated or
-//! reordered, and readers must cope with that.
+//! Invariants: it promises nothing that a broker under failure breaks. A published message may be
+//! lost, duplicated or reordered, and readers must cope with that.
 //!
 //! Must not know: the content of messages, or which broker it is.
 
@@ -51,7 +52,8 @@ pub enum Delivery {
         /// The content.
         body: Bytes,
     },
-    /// The stream is a different one now, and earlier messages may be lost. Reading continues with its first message.
+    /// The stream is a different one now, and earlier messages may be lost. Reading continues with
+    /// its first message.
     Wiped(StreamBounds),
 }
 
@@ -90,7 +92,8 @@ pub enum Table {
 
 impl Table {
     /// All tables.
-    pub const ALL: [Self; 5] = [Self::Hosts, Self::Forget, Self::Nodes, Self::Excluded, Self::Sites];
+    pub const ALL: [Self; 5] =
+        [Self::Hosts, Self::Forget, Self::Nodes, Self::Excluded, Self::Sites];
 
     /// Returns the table's name at the broker.
     pub const fn name(self) -> &'static str {
@@ -138,7 +141,11 @@ pub enum SwapOutcome {
 /// Compare-and-swap cells. Keys are any text of at most 512 bytes.
 pub trait Cells: Send + Sync {
     /// Returns the current content, as a majority of the brokers has it.
-    fn get<'a>(&'a self, table: Table, key: &'a str) -> BoxFuture<'a, Result<Option<Cell>, TransportError>>;
+    fn get<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Cell>, TransportError>>;
 
     /// Stores `value` if the cell is unchanged: at revision `seen`, or empty.
     fn swap<'a>(
@@ -150,7 +157,12 @@ pub trait Cells: Send + Sync {
     ) -> BoxFuture<'a, Result<SwapOutcome, TransportError>>;
 
     /// Stores `value` unconditionally.
-    fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>>;
+    fn put<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+        value: Bytes,
+    ) -> BoxFuture<'a, Result<u64, TransportError>>;
 
     /// Empties the cell if it is at revision `seen`; unconditionally if `seen` is none.
     fn delete<'a>(
@@ -160,14 +172,15 @@ pub trait Cells: Send + Sync {
         seen: Option<u64>,
     ) -> BoxFuture<'a, Result<SwapOutcome, TransportError>>;
 
-    /// Streams all cells, then changes. Ends with an error when the broker is gone; the caller watches again.
+    /// Streams all cells, then changes. Ends with an error when the broker is gone; the caller
+    /// watches again.
     fn watch(&self, table: Table) -> BoxStream<'_, Result<Change, TransportError>>;
 
     /// Returns all cells.
     fn list(&self, table: Table) -> BoxFuture<'_, Result<Vec<(String, Cell)>, TransportError>>;
 
-    /// Returns the incarnation of the table: a different number each time it is created again, with all cells lost.
-    /// None if the broker does not report it.
+    /// Returns the incarnation of the table: a different number each time it is created again, with
+    /// all cells lost. None if the broker does not report it.
     fn incarnation(&self, table: Table) -> BoxFuture<'_, Result<Option<u64>, TransportError>> {
         let _ = table;
         async { Ok(None) }.boxed()
@@ -188,10 +201,19 @@ pub struct BlobInfo {
 /// Large objects by name. Storing one again replaces it as a whole.
 pub trait Blobs: Send + Sync {
     /// Stores a blob.
-    fn put<'a>(&'a self, name: &'a str, note: &'a str, body: Bytes) -> BoxFuture<'a, Result<(), TransportError>>;
+    fn put<'a>(
+        &'a self,
+        name: &'a str,
+        note: &'a str,
+        body: Bytes,
+    ) -> BoxFuture<'a, Result<(), TransportError>>;
 
     /// Returns a blob of at most `max` bytes; none if there is none by that name.
-    fn get<'a>(&'a self, name: &'a str, max: u64) -> BoxFuture<'a, Result<Option<Bytes>, TransportError>>;
+    fn get<'a>(
+        &'a self,
+        name: &'a str,
+        max: u64,
+    ) -> BoxFuture<'a, Result<Option<Bytes>, TransportError>>;
 
     /// Returns all blobs.
     fn list(&self) -> BoxFuture<'_, Result<Vec<BlobInfo>, TransportError>>;
@@ -243,8 +265,9 @@ pub struct QueueStatistics {
     pub open_sites: Vec<(String, u64)>,
 }
 
-/// Work queues of links by site. A link stays in its queue until it is acknowledged. A site's links are delivered to
-/// the last caller of [`open`](Self::open) only if all callers agree on who that is: the queue does not check it.
+/// Work queues of links by site. A link stays in its queue until it is acknowledged. A site's links
+/// are delivered to the last caller of [`open`](Self::open) only if all callers agree on who that
+/// is: the queue does not check it.
 pub trait WorkQueues: Send + Sync {
     /// Creates the queue if it is missing and this node may do so.
     fn ensure<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<(), TransportError>>;
@@ -259,19 +282,33 @@ pub trait WorkQueues: Send + Sync {
     ) -> BoxFuture<'a, Result<bool, TransportError>>;
 
     /// Returns how much the queue holds.
-    fn content<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueContent, TransportError>>;
+    fn content<'a>(&'a self, queue: &'a str)
+    -> BoxFuture<'a, Result<QueueContent, TransportError>>;
 
     /// Returns the sites with links that are not acknowledged, those of one shard or all.
-    fn sites<'a>(&'a self, queue: &'a str, shard: Option<u8>) -> BoxFuture<'a, Result<QueueSites, TransportError>>;
+    fn sites<'a>(
+        &'a self,
+        queue: &'a str,
+        shard: Option<u8>,
+    ) -> BoxFuture<'a, Result<QueueSites, TransportError>>;
 
-    /// Returns the last position of a link that was delivered since the site was opened; 0 if it is not open.
-    fn delivered<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<u64, TransportError>>;
+    /// Returns the last position of a link that was delivered since the site was opened; 0 if it is
+    /// not open.
+    fn delivered<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<u64, TransportError>>;
 
     /// Starts the delivery of a site over: every link that is not acknowledged is delivered again.
-    fn open<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>>;
+    fn open<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<(), TransportError>>;
 
-    /// Delivers at most `max` further links of an open site; none if there are none now. A site that is not open is
-    /// [`TransportError::NoQueue`].
+    /// Delivers at most `max` further links of an open site; none if there are none now. A site
+    /// that is not open is [`TransportError::NoQueue`].
     fn pull<'a>(
         &'a self,
         queue: &'a str,
@@ -279,26 +316,37 @@ pub trait WorkQueues: Send + Sync {
         max: usize,
     ) -> BoxFuture<'a, Result<Vec<QueuedMessage>, TransportError>>;
 
-    /// Removes a link from its queue, perhaps a moment later: see [`is_settled`](Self::is_settled). No error if it was
-    /// removed before.
+    /// Removes a link from its queue, perhaps a moment later: see [`is_settled`](Self::is_settled).
+    /// No error if it was removed before.
     fn acknowledge<'a>(
         &'a self,
         queue: &'a str,
         message: &'a QueuedMessage,
     ) -> BoxFuture<'a, Result<(), TransportError>>;
 
-    /// Returns whether all links of an open site that were acknowledged have left the queue. Before, they may be
-    /// delivered again when the site is opened. May return false without need.
-    fn is_settled<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<bool, TransportError>>;
+    /// Returns whether all links of an open site that were acknowledged have left the queue.
+    /// Before, they may be delivered again when the site is opened. May return false without need.
+    fn is_settled<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<bool, TransportError>>;
 
     /// Ends the delivery of a site. Links that are not acknowledged stay in the queue.
-    fn close<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>>;
+    fn close<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<(), TransportError>>;
 
     /// Returns what an operator sees of the queue. Its parts may be of different moments.
-    fn statistics<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueStatistics, TransportError>>;
+    fn statistics<'a>(
+        &'a self,
+        queue: &'a str,
+    ) -> BoxFuture<'a, Result<QueueStatistics, TransportError>>;
 
-    /// Removes all links, also those that are delivered. Returns their number. Their ids are known for the rest of their
-    /// hour.
+    /// Removes all links, also those that are delivered. Returns their number. Their ids are known
+    /// for the rest of their hour.
     fn purge<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<u64, TransportError>>;
 }
 
@@ -338,22 +386,30 @@ pub struct RetransmitRequest {
     pub last: u64,
 }
 
-/// The maximum size of what one node has published since its last snapshot, in bytes. A node makes a snapshot after a
-/// million attempts.
+/// The maximum size of what one node has published since its last snapshot, in bytes. A node makes
+/// a snapshot after a million attempts.
 pub(crate) const MAX_PUBLISHED: usize = 256 << 20;
 
 /// Returns the error for more than that.
 pub(crate) fn too_much_published() -> TransportError {
-    TransportError::Invalid(format!("more than {} MiB of messages since its evidence snapshot", MAX_PUBLISHED >> 20))
+    TransportError::Invalid(format!(
+        "more than {} MiB of messages since its evidence snapshot",
+        MAX_PUBLISHED >> 20
+    ))
 }
 
-/// Returns whether a value is a response of a NATS broker. NATS does not check the subjects to which clients have it send
-/// responses, so a node can place one in any cell, but with no content of its choice.
+/// Returns whether a value is a response of a NATS broker. NATS does not check the subjects to
+/// which clients have it send responses, so a node can place one in any cell, but with no content
+/// of its choice.
 pub fn is_broker_response(value: &[u8]) -> bool {
     let Ok(serde_json::Value::Object(fields)) = serde_json::from_slice(value) else { return false };
-    let is_api = fields.get("type").and_then(|kind| kind.as_str()).is_some_and(|kind| kind.starts_with("io.nats."));
+    let is_api = fields
+        .get("type")
+        .and_then(|kind| kind.as_str())
+        .is_some_and(|kind| kind.starts_with("io.nats."));
     is_api
-        || fields.contains_key("stream") && (fields.contains_key("seq") || fields.contains_key("error"))
+        || fields.contains_key("stream")
+            && (fields.contains_key("seq") || fields.contains_key("error"))
         || fields.len() == 1 && fields.contains_key("error")
 }
 
@@ -362,9 +418,9 @@ const NO_GLOBAL: &str = "this broker stores no global snapshots, which scope `ow
 /// The time after which a silent reader is checked.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Calls `take` with what the stream held at these bounds, from `next` on. Lost messages are not waited for, not even
-/// the last ones: two silent readers in a row, while the broker reports that the stream exists, mean that nothing more
-/// comes.
+/// Calls `take` with what the stream held at these bounds, from `next` on. Lost messages are not
+/// waited for, not even the last ones: two silent readers in a row, while the broker reports that
+/// the stream exists, mean that nothing more comes.
 async fn each_held<T: Transport + ?Sized>(
     transport: &T,
     bounds: StreamBounds,
@@ -410,16 +466,16 @@ pub trait Transport: Send + Sync {
         body: Bytes,
     ) -> BoxFuture<'a, Result<Position, TransportError>>;
 
-    /// Streams the messages from `from` on (or from the oldest one still stored), then new ones. A position of another
-    /// incarnation gives [`Delivery::Wiped`] first. Continues over reconnections; ends with an error when the caller
-    /// must start over.
+    /// Streams the messages from `from` on (or from the oldest one still stored), then new ones. A
+    /// position of another incarnation gives [`Delivery::Wiped`] first. Continues over
+    /// reconnections; ends with an error when the caller must start over.
     fn read(&self, from: Position) -> BoxStream<'_, Result<Delivery, TransportError>>;
 
     /// Returns the bounds of the stream.
     fn bounds(&self) -> BoxFuture<'_, Result<StreamBounds, TransportError>>;
 
-    /// Returns the newest message of a node in the stream. Needed once, when a node joins. The default implementation
-    /// reads the whole stream.
+    /// Returns the newest message of a node in the stream. Needed once, when a node joins. The
+    /// default implementation reads the whole stream.
     fn newest(&self, node_id: NodeId) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
         async move {
             let (bounds, mut newest) = (self.bounds().await?, None);
@@ -433,12 +489,20 @@ pub trait Transport: Send + Sync {
         .boxed()
     }
 
-    /// Returns the messages of one node from `from` on that are still in the stream, up to now. The default
-    /// implementation reads the messages of all nodes.
-    fn published_by(&self, node_id: NodeId, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
+    /// Returns the messages of one node from `from` on that are still in the stream, up to now. The
+    /// default implementation reads the messages of all nodes.
+    fn published_by(
+        &self,
+        node_id: NodeId,
+        from: Position,
+    ) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
         async move {
             let (bounds, mut said, mut room) = (self.bounds().await?, Vec::new(), MAX_PUBLISHED);
-            let from = if from.incarnation == bounds.incarnation { from.seq.max(bounds.first) } else { bounds.first };
+            let from = if from.incarnation == bounds.incarnation {
+                from.seq.max(bounds.first)
+            } else {
+                bounds.first
+            };
             let mut take = |by, body: Bytes| {
                 if by == node_id {
                     room = room.checked_sub(body.len()).ok_or_else(too_much_published)?;
@@ -453,13 +517,17 @@ pub trait Transport: Send + Sync {
     }
 
     /// Replaces the global snapshot of `node_id`. A broker without this feature refuses.
-    fn publish_global(&self, node_id: NodeId, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn publish_global(
+        &self,
+        node_id: NodeId,
+        body: Bytes,
+    ) -> BoxFuture<'_, Result<(), TransportError>> {
         let _ = (node_id, body);
         async { Err(TransportError::Refused(NO_GLOBAL.to_owned())) }.boxed()
     }
 
-    /// Streams the newest global snapshot of each node, then new ones. Continues over reconnections; ends with an error
-    /// when the caller must start over.
+    /// Streams the newest global snapshot of each node, then new ones. Continues over
+    /// reconnections; ends with an error when the caller must start over.
     fn global_snapshots(&self) -> BoxStream<'_, Result<GlobalDelivery, TransportError>> {
         futures_util::stream::iter([Err(TransportError::Refused(NO_GLOBAL.to_owned()))]).boxed()
     }
@@ -481,7 +549,11 @@ pub trait Transport: Send + Sync {
     }
 
     /// Sends a retransmit request to a node. It may get lost.
-    fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>>;
+    fn signal(
+        &self,
+        to: NodeId,
+        want: RetransmitRequest,
+    ) -> BoxFuture<'_, Result<(), TransportError>>;
 
     /// Streams the retransmit requests to `own`.
     fn signals(&self, own: NodeId) -> BoxStream<'_, Result<RetransmitRequest, TransportError>>;

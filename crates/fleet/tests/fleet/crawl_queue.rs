@@ -1,5 +1,5 @@
-//! Work queues over the in-process broker: each site at one node at a time, and each link at least once, although nodes
-//! die and are cut off.
+//! Work queues over the in-process broker: each site at one node at a time, and each link at least
+//! once, although nodes die and are cut off.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,9 @@ use fetchwise::time::Clock;
 use fetchwise_fleet::model::heartbeat::Heartbeat;
 use fetchwise_fleet::model::lease_proof::LeaseProof;
 use fetchwise_fleet::model::rendezvous::owner;
-use fetchwise_fleet::queue::{QueueEvent, QueueLink, QueueNode, QueueOptions, QueueReader, inspect};
+use fetchwise_fleet::queue::{
+    QueueEvent, QueueLink, QueueNode, QueueOptions, QueueReader, inspect,
+};
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Table, Transport, TransportError};
 use fetchwise_fleet::{NodeId, Options};
@@ -37,9 +39,9 @@ struct Written {
     by_site: BTreeMap<(usize, String), usize>,
     /// The sites that each node has worked on since this was last cleared.
     sites: BTreeMap<usize, BTreeSet<String>>,
-    /// The number of results that each node may write for each site; missing is any number. Tests stop a crawl with it,
-    /// so that it does not end before they have done their part. A limit of nodes alone would let one of them finish the
-    /// few sites that it gets first.
+    /// The number of results that each node may write for each site; missing is any number. Tests
+    /// stop a crawl with it, so that it does not end before they have done their part. A limit of
+    /// nodes alone would let one of them finish the few sites that it gets first.
     site_limit: BTreeMap<usize, usize>,
 }
 
@@ -85,7 +87,8 @@ fn queue_options() -> Options {
     let mut options = options();
     options.queue = QUEUE.to_owned();
     // Longer than the interval at which nodes are listed.
-    (options.timing.heartbeat, options.timing.lease) = (Duration::from_millis(200), Duration::from_secs(6));
+    (options.timing.heartbeat, options.timing.lease) =
+        (Duration::from_millis(200), Duration::from_secs(6));
     options
 }
 
@@ -97,7 +100,12 @@ impl Worker {
         let up = node.up();
         let transport: Arc<dyn Transport> = Arc::new(broker.node(up.fleet.node_id()));
         // Room for all sites, although the test stops some of them.
-        let options = QueueOptions { queue: QUEUE.to_owned(), max_links: 300, max_sites: 30, max_site_links: 8 };
+        let options = QueueOptions {
+            queue: QUEUE.to_owned(),
+            max_links: 300,
+            max_sites: 30,
+            max_site_links: 8,
+        };
         let (selector, lease) = (Arc::clone(&up.selector), up.fleet.lease());
         let reader = QueueReader::start(transport, selector, up.fleet.node_id(), lease, options);
         let crawl = tokio::spawn(crawl(reader, number, Arc::clone(written)));
@@ -149,7 +157,10 @@ async fn fill(broker: &Arc<InProcessBroker>, links: usize) {
     for n in 0..links {
         let (site, id) = (format!("site{}.example", n % 30), n.to_string());
         assert!(queues.enqueue(QUEUE, &site, &id, Bytes::from(id.clone())).await.unwrap());
-        assert!(!queues.enqueue(QUEUE, &site, &id, Bytes::from(id.clone())).await.unwrap(), "a duplicate");
+        assert!(
+            !queues.enqueue(QUEUE, &site, &id, Bytes::from(id.clone())).await.unwrap(),
+            "a duplicate"
+        );
     }
 }
 
@@ -224,11 +235,17 @@ impl ManualNode {
         let transport: Arc<dyn Transport> = Arc::new(broker.node(id));
         let proofs = watch::Sender::new(None);
         // Room for all sites, although the test stops some of them.
-        let options = QueueOptions { queue: QUEUE.to_owned(), max_links: 300, max_sites: 30, max_site_links: 8 };
+        let options = QueueOptions {
+            queue: QUEUE.to_owned(),
+            max_links: 300,
+            max_sites: 30,
+            max_site_links: 8,
+        };
         let selector = Arc::new(fetchwise::Selector::builder().build().unwrap());
         let lease = (proofs.subscribe(), MANUAL_LEASE);
         let reader = QueueReader::start(Arc::clone(&transport), selector, id, lease, options);
-        let beat = Heartbeat { holder: id.to_string(), queue: QUEUE.to_owned(), ..Heartbeat::default() };
+        let beat =
+            Heartbeat { holder: id.to_string(), queue: QUEUE.to_owned(), ..Heartbeat::default() };
         let heartbeats = Heartbeats::start(Arc::clone(&transport), id, beat);
         let node = Self { id, transport, proofs, reader, _heartbeats: heartbeats };
         node.renew();
@@ -291,7 +308,8 @@ async fn a_site_that_is_another_nodes_is_free_after_its_holder_has_lost_its_leas
     first.all_links(all.clone()).await;
     let mut second = ManualNode::start(&broker);
     let nodes = [first.id, second.id];
-    let moving: BTreeSet<String> = all.iter().filter(|site| owner(site, &nodes) == Some(second.id)).cloned().collect();
+    let moving: BTreeSet<String> =
+        all.iter().filter(|site| owner(site, &nodes) == Some(second.id)).cloned().collect();
     let mut left = moving.clone();
     while !left.is_empty() {
         if let QueueEvent::Withdrawn(site) = first.event().await {
@@ -313,7 +331,8 @@ async fn a_link_of_an_earlier_holding_does_not_end_the_present_one() {
     let (site, links) = node.links("a.example").await;
     assert!(links[0].is_redelivered && links[0].seq == old[0].seq);
     node.reader.dropped(&old_site, &old[0]);
-    // After the links of two further sites, an empty site would have been given back and taken again.
+    // After the links of two further sites, an empty site would have been given back and taken
+    // again.
     for other in ["b.example", "c.example"] {
         enqueue(&broker, other, other).await;
         let event = node.event().await;
@@ -338,7 +357,12 @@ async fn an_operator_sees_what_is_left_and_at_which_node() {
     let mut node = ManualNode::start(&broker);
     node.all_links((0..30).map(|n| format!("site{n}.example")).collect()).await;
     let seen = look().await.unwrap();
-    let of = |is_present| QueueNode { node: node.id.to_string(), sites: 30, in_progress: seen.in_progress, is_present };
+    let of = |is_present| QueueNode {
+        node: node.id.to_string(),
+        sites: 30,
+        in_progress: seen.in_progress,
+        is_present,
+    };
     assert_eq!((seen.left, &seen.nodes), (300, &vec![of(true)]));
     assert!((30..=240).contains(&seen.in_progress), "{seen:?}");
     assert_eq!(node.reader.left(), Some(300), "the run itself knows it");
@@ -363,11 +387,16 @@ async fn a_reader_ends_although_the_broker_is_away() {
     tokio::time::timeout(LONG, node.reader.stop()).await.unwrap();
     broker.cut(node.id, false);
     let queues = node.transport.work_queues().unwrap();
-    assert_eq!(queues.content(QUEUE).await.unwrap().links, 1, "not acknowledged, so it comes again");
+    assert_eq!(
+        queues.content(QUEUE).await.unwrap().links,
+        1,
+        "not acknowledged, so it comes again"
+    );
 }
 
-/// The bug: a site was given back as soon as its links were acknowledged, while a cluster was still removing them. Who
-/// opened the site next got them again as if they had no result. Here this is the same node.
+/// The bug: a site was given back as soon as its links were acknowledged, while a cluster was still
+/// removing them. Who opened the site next got them again as if they had no result. Here this is
+/// the same node.
 #[tokio::test(start_paused = true)]
 async fn an_acknowledged_link_that_is_not_removed_comes_again_only_marked() {
     let broker = InProcessBroker::new(tokio_clock(), 7);
@@ -385,7 +414,9 @@ async fn an_acknowledged_link_that_is_not_removed_comes_again_only_marked() {
     loop {
         match node.event().await {
             QueueEvent::Drained { .. } => break,
-            QueueEvent::Links(_, links) => assert!(links.iter().all(|link| link.is_redelivered), "{links:?}"),
+            QueueEvent::Links(_, links) => {
+                assert!(links.iter().all(|link| link.is_redelivered), "{links:?}")
+            }
             event => panic!("{event:?}"),
         }
     }
@@ -403,9 +434,15 @@ async fn a_site_is_given_back_once_what_is_acknowledged_is_removed() {
     let transport = Arc::clone(&node.transport);
     let cells = transport.cells();
     let lease = cells.get(Table::Sites, "a.example").await.unwrap().unwrap();
-    assert!(String::from_utf8_lossy(&lease.value).contains(&node.id.to_string()), "it still holds the site");
+    assert!(
+        String::from_utf8_lossy(&lease.value).contains(&node.id.to_string()),
+        "it still holds the site"
+    );
     broker.hold_removals(false);
-    assert!(matches!(node.event().await, QueueEvent::Drained { unreadable: 0 }), "nothing comes again");
+    assert!(
+        matches!(node.event().await, QueueEvent::Drained { unreadable: 0 }),
+        "nothing comes again"
+    );
     let free = cells.get(Table::Sites, "a.example").await.unwrap().unwrap();
     assert!(!String::from_utf8_lossy(&free.value).contains(&node.id.to_string()));
 }

@@ -17,7 +17,8 @@ const WITHIN: Duration = Duration::from_secs(60);
 fn fleet_of(nodes: usize, dir: &Path) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<Node>) {
     let clock = Arc::new(Clock::fixed(NOW));
     let broker = InProcessBroker::new(Arc::clone(&clock), 7);
-    let all = (0..nodes).map(|n| Node::new(dir.join(format!("node{n}")), &broker, &clock)).collect();
+    let all =
+        (0..nodes).map(|n| Node::new(dir.join(format!("node{n}")), &broker, &clock)).collect();
     (broker, clock, all)
 }
 
@@ -88,7 +89,8 @@ async fn wiped_brokers_crashes_and_late_nodes_change_nothing() {
     nodes[3].start(options()).await.unwrap();
     settle(&nodes).await;
     expect_all(&nodes, &clock);
-    // Two nodes join late, when the beginning of the stream is gone, and one has lost its peer store.
+    // Two nodes join late, when the beginning of the stream is gone, and one has lost its peer
+    // store.
     broker.age_out(u64::MAX);
     nodes[1].crash().await;
     std::fs::remove_dir_all(nodes[1].dir.join("peers")).unwrap();
@@ -124,7 +126,8 @@ async fn lost_duplicated_and_reordered_messages_are_repaired() {
     broker.set_faults(Faults { lose: 0.2, shuffle: 20, ..Faults::default() });
     settle(&nodes).await;
     expect_all(&nodes, &clock);
-    let wants: u64 = nodes.iter().map(|node| node.up().fleet.status().counts.retransmit_requests).sum();
+    let wants: u64 =
+        nodes.iter().map(|node| node.up().fleet.status().counts.retransmit_requests).sum();
     assert!(wants > 0, "no request was sent, so no message was lost");
 }
 
@@ -163,7 +166,8 @@ async fn a_liar_is_excluded_and_included_again() {
     let all: Vec<&Path> = nodes.iter().map(|node| node.dir.as_path()).collect();
     let everything = naive(&all, &clock, |_, _| true);
     assert_same("the liar", &nodes[2].evidence(), &everything);
-    // A response of the broker in place of its exclusion does not end it, and excludes no other node.
+    // A response of the broker in place of its exclusion does not end it, and excludes no other
+    // node.
     for excluded in [liar, nodes[1].name()] {
         let response = r#"{"stream":"FW_test","seq":3}"#;
         operator.put(Table::Excluded, &excluded.to_string(), response.into()).await.unwrap();
@@ -175,7 +179,10 @@ async fn a_liar_is_excluded_and_included_again() {
     settle(&nodes[..2]).await;
     assert_same("without the liar, after a restart", &nodes[0].evidence(), &expected);
     operator.delete(Table::Excluded, &liar.to_string(), None).await.unwrap();
-    until("it is back", || !nodes[2].up().fleet.status().excluded && !nodes[..2].iter().any(excludes)).await;
+    until("it is back", || {
+        !nodes[2].up().fleet.status().excluded && !nodes[..2].iter().any(excludes)
+    })
+    .await;
     settle(&nodes).await;
     assert!(nodes.iter().all(|node| !node.up().fleet.status().excluded));
     expect_all(&nodes, &clock);
@@ -278,7 +285,10 @@ async fn a_copied_directory_may_not_join_alongside_the_original() {
     let mut twin = Node::new(dir.path().join("twin"), &broker, &clock);
     copy(&nodes[0].dir, &twin.dir);
     let error = twin.start(options()).await.unwrap_err();
-    assert!(matches!(error, fetchwise_fleet::FleetError::Held { .. }) && error.is_refusal(), "{error}");
+    assert!(
+        matches!(error, fetchwise_fleet::FleetError::Held { .. }) && error.is_refusal(),
+        "{error}"
+    );
     // Once the original has been gone for the length of a lease, the copy may join.
     nodes[0].crash().await;
     twin.start(options()).await.unwrap();
@@ -294,7 +304,8 @@ async fn records_compacted_before_publishing_travel_in_a_snapshot() {
     // An old log, a part of which is about to be dropped.
     let days = |n: i64| -n * 86_400_000;
     {
-        let (journal, _) = fetchwise::journal::Journal::open(&nodes[0].dir, Default::default()).unwrap();
+        let (journal, _) =
+            fetchwise::journal::Journal::open(&nodes[0].dir, Default::default()).unwrap();
         for n in 0..400 {
             journal.append_attempt(&attempt(&mut rng, 20, days(91) + n * 1000)).unwrap();
         }
@@ -306,7 +317,8 @@ async fn records_compacted_before_publishing_travel_in_a_snapshot() {
     let everything = naive(&[&nodes[0].dir], &clock, |_, _| true);
     let mut how = CompactOptions::default();
     how.trust_clock = true;
-    let done = compact(&nodes[0].dir, &crate::common::selector(&clock), &how, NOW, &mut |_, _| {}).unwrap();
+    let done = compact(&nodes[0].dir, &crate::common::selector(&clock), &how, NOW, &mut |_, _| {})
+        .unwrap();
     assert_eq!(done.attempts, (800, 400), "half of it is older than is kept");
     for node in &mut nodes {
         node.start(options()).await.unwrap();
@@ -319,7 +331,8 @@ async fn records_compacted_before_publishing_travel_in_a_snapshot() {
     for n in 0..300 {
         nodes[0].record(&attempt(&mut rng, 20, n * 100 - 50_000));
         if n == 150 {
-            compact(&nodes[0].dir, &crate::common::selector(&clock), &how, NOW, &mut |_, _| {}).unwrap();
+            compact(&nodes[0].dir, &crate::common::selector(&clock), &how, NOW, &mut |_, _| {})
+                .unwrap();
         }
     }
     settle(&nodes).await;
@@ -350,8 +363,11 @@ async fn a_node_with_future_times_is_set_aside_until_readmitted() {
     let publish = |first: u64, ms: i64| {
         let mut builder = Builder::new(1, 0, first);
         let attempt = attempt(&mut TestRng(1), 5, ms);
-        let heuristics: Vec<(&str, &str)> =
-            attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+        let heuristics: Vec<(&str, &str)> = attempt
+            .heuristics
+            .iter()
+            .map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value))
+            .collect();
         let fact = fetchwise::evidence::RemoteAttempt {
             at: attempt.attempted_at,
             fetcher: "direct_access",
@@ -391,11 +407,17 @@ async fn nodes_with_a_different_half_life_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = fleet_of(2, dir.path());
     nodes[0].start(options()).await.unwrap();
-    let other =
-        fetchwise::Selector::builder().around(NOW).half_life_days(14.0).clock(Arc::clone(&clock)).build().unwrap();
-    let (journal, _) = fetchwise::journal::Journal::open(&nodes[1].dir, Default::default()).unwrap();
+    let other = fetchwise::Selector::builder()
+        .around(NOW)
+        .half_life_days(14.0)
+        .clock(Arc::clone(&clock))
+        .build()
+        .unwrap();
+    let (journal, _) =
+        fetchwise::journal::Journal::open(&nodes[1].dir, Default::default()).unwrap();
     let hands = Arc::new(broker.node(nodes[1].name()));
-    let joined = fetchwise_fleet::Fleet::join(Arc::new(journal), Arc::new(other), hands, options()).await;
+    let joined =
+        fetchwise_fleet::Fleet::join(Arc::new(journal), Arc::new(other), hands, options()).await;
     let error = joined.unwrap_err();
     assert!(error.is_refusal() && error.to_string().contains("half-life"), "{error}");
     // Alone in the pool, it may keep its half-life.
@@ -414,10 +436,16 @@ async fn a_node_that_evicts_keys_is_exact_in_the_rest_and_harms_no_other() {
     }
     let small = dir.path().join("small");
     let (journal, _) = Journal::open(&small, JournalOptions::default()).unwrap();
-    let few = fetchwise::Selector::builder().around(NOW).max_keys(60).clock(Arc::clone(&clock)).build().unwrap();
+    let few = fetchwise::Selector::builder()
+        .around(NOW)
+        .max_keys(60)
+        .clock(Arc::clone(&clock))
+        .build()
+        .unwrap();
     let (journal, few) = (Arc::new(journal), Arc::new(few));
     let hands = Arc::new(broker.node(fetchwise_fleet::NodeId::random()));
-    let fleet = fetchwise_fleet::Fleet::join(journal, Arc::clone(&few), hands, options()).await.unwrap();
+    let fleet =
+        fetchwise_fleet::Fleet::join(journal, Arc::clone(&few), hands, options()).await.unwrap();
     // One host that all nodes fetch again and again, and many that are fetched once.
     for n in 0..1500i64 {
         let mut one = attempt(&mut rng, if n % 3 == 0 { 1 } else { 4000 }, n - 5000);
@@ -434,7 +462,10 @@ async fn a_node_that_evicts_keys_is_exact_in_the_rest_and_harms_no_other() {
         selector.weights(("domain", "site0.example"), ContentKind::Page, "direct_access", NOW)
     };
     let (kept, all) = (of(&few), of(whole));
-    assert!(all.total > 10.0 && (kept.total - all.total).abs() <= 1e-9 * all.total, "{kept:?} {all:?}");
+    assert!(
+        all.total > 10.0 && (kept.total - all.total).abs() <= 1e-9 * all.total,
+        "{kept:?} {all:?}"
+    );
     fleet.stop().await;
 }
 

@@ -1,5 +1,6 @@
-//! Hostile input from a malicious node or a bad disk: nothing panics, and nothing takes more memory than allowed. A
-//! fuzzer goes further (`fuzz/fuzz_targets/fleet_decode.rs`); these tests run everywhere.
+//! Hostile input from a malicious node or a bad disk: nothing panics, and nothing takes more memory
+//! than allowed. A fuzzer goes further (`fuzz/fuzz_targets/fleet_decode.rs`); these tests run
+//! everywhere.
 
 use std::time::Duration;
 
@@ -20,8 +21,11 @@ fn message() -> Vec<u8> {
     let (mut rng, mut builder) = (TestRng(3), Builder::new(2, 5, 9).behind("eu"));
     for n in 0..12 {
         let attempt = attempt(&mut rng, 6, n * 900);
-        let heuristics: Vec<(&str, &str)> =
-            attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+        let heuristics: Vec<(&str, &str)> = attempt
+            .heuristics
+            .iter()
+            .map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value))
+            .collect();
         let fact = RemoteAttempt {
             at: attempt.attempted_at,
             fetcher: &attempt.fetcher,
@@ -35,7 +39,12 @@ fn message() -> Vec<u8> {
         };
         builder.push(&fact, n as u64);
         let state = LinkState { paused_until: Some(NOW), risk_level: 1, ..LinkState::default() };
-        builder.link(&RemoteLinkState { link: n as u64, domain: "site1.example", state, at: attempt.attempted_at });
+        builder.link(&RemoteLinkState {
+            link: n as u64,
+            domain: "site1.example",
+            state,
+            at: attempt.attempted_at,
+        });
     }
     builder.finish(0).unwrap().1.to_vec()
 }
@@ -88,10 +97,15 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
         if let Ok(batch) = Batch::decode(&body) {
             read += 1;
             batch.each(|_, fact, _| selector.learned().receive_attempt(fact));
-            for link in states.apply_links(NodeId::from_bytes([(round % 7) as u8; 16]), &batch, NOW) {
+            for link in states.apply_links(NodeId::from_bytes([(round % 7) as u8; 16]), &batch, NOW)
+            {
                 let told = states.links.state(link, batch.egress());
                 let longest = NOW.saturating_add(Duration::from_secs(86_400));
-                assert!(told.is_none_or(|state| state.paused_until.is_none_or(|until| until <= longest)));
+                assert!(
+                    told.is_none_or(|state| state
+                        .paused_until
+                        .is_none_or(|until| until <= longest))
+                );
                 selector.set_remote_link_state(link, told);
             }
         }
@@ -108,7 +122,8 @@ fn changed_snapshots_are_refused_or_applied_without_a_panic() {
         own.observe(&attempt(&mut rng, 5, n * 1000));
     }
     let rows = r#"[[7,"site0.example","eu",1800000000000,1800000600000,2,1,4,9],[8,"site1.example","",1800000000000,null,0,0,1,10]]"#;
-    let head = SnapshotHead { links: serde_json::from_str(rows).unwrap(), ..SnapshotHead::default() };
+    let head =
+        SnapshotHead { links: serde_json::from_str(rows).unwrap(), ..SnapshotHead::default() };
     let packed = pack(&head, &own.learned().evidence_snapshot(NOW, 0.0)).unwrap();
     assert_eq!(unpack(&packed).unwrap().0, head);
     let head_len = u32::from_le_bytes(packed[8..12].try_into().unwrap()) as usize;
@@ -170,7 +185,8 @@ fn changed_global_snapshots_are_refused_or_applied_without_a_panic() {
             read += 1;
             assert!(share.is_global());
             selector.learned().add_snapshot(&share);
-            // Whatever durations and blocks it claims, it cannot claim more attempts than its positions.
+            // Whatever durations and blocks it claims, it cannot claim more attempts than its
+            // positions.
             assert!(
                 selector
                     .learned()
@@ -198,7 +214,11 @@ fn changed_state_files_are_refused() {
     let (whole, mut rng) = (state.encode(), TestRng(4));
     for _ in 0..20_000 {
         let bytes = changed(&whole, &mut rng);
-        assert!(bytes == whole || NodeState::decode(&bytes).is_err() || NodeState::decode(&bytes) == Ok(state.clone()));
+        assert!(
+            bytes == whole
+                || NodeState::decode(&bytes).is_err()
+                || NodeState::decode(&bytes) == Ok(state.clone())
+        );
         // And with a matching checksum.
         let json = changed(&whole[..whole.len() - 10], &mut rng);
         let line = [&json[..], format!("\n{:08x}\n", crc32c::crc32c(&json)).as_bytes()].concat();

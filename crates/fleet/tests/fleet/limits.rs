@@ -22,7 +22,8 @@ fn fleet_of(nodes: usize, dir: &Path) -> (Arc<Clock>, Vec<Node>) {
 fn nodes_and_broker(nodes: usize, dir: &Path) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<Node>) {
     let clock = Arc::new(Clock::fixed(NOW));
     let broker = InProcessBroker::new(Arc::clone(&clock), 7);
-    let all = (0..nodes).map(|n| Node::new(dir.join(format!("node{n}")), &broker, &clock)).collect();
+    let all =
+        (0..nodes).map(|n| Node::new(dir.join(format!("node{n}")), &broker, &clock)).collect();
     (broker, clock, all)
 }
 
@@ -73,18 +74,28 @@ async fn a_flood_waits_is_reported_and_is_learned_later() {
         until("they are sent", || nodes[0].up().fleet.status().published >= 100 * n).await;
     }
     record(&nodes[2], &mut rng, 60, 40);
-    until("the flood is seen", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.waiting > 0)).await;
-    until("the others are read", || peer(&nodes[1], &nodes[2]).is_some_and(|peer| peer.position >= 60)).await;
+    until("the flood is seen", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.waiting > 0))
+        .await;
+    until("the others are read", || {
+        peer(&nodes[1], &nodes[2]).is_some_and(|peer| peer.position >= 60)
+    })
+    .await;
     let status = nodes[1].up().fleet.status();
     let flooding = peer(&nodes[1], &nodes[0]).unwrap();
     assert!(flooding.limited.is_some_and(|why| why.contains("attempts")), "{status:?}");
-    assert!(status.counts.received < 1200 && status.counts.throttled > 0 && !status.converged, "{status:?}");
+    assert!(
+        status.counts.received < 1200 && status.counts.throttled > 0 && !status.converged,
+        "{status:?}"
+    );
     assert_eq!(peer(&nodes[1], &nodes[2]).unwrap().limited, None);
     assert_eq!(peer(&nodes[2], &nodes[0]).unwrap().limited, None, "another node may take more");
     go_on(&clock, 100).await;
     settle(&nodes).await;
     expect_all(&nodes, &clock);
-    assert_eq!(peer(&nodes[1], &nodes[0]).map(|peer| (peer.waiting, peer.limited)), Some((0, None)));
+    assert_eq!(
+        peer(&nodes[1], &nodes[0]).map(|peer| (peer.waiting, peer.limited)),
+        Some((0, None))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +111,8 @@ async fn a_node_with_too_many_keys_waits() {
         record(&nodes[0], &mut rng, 60, 1_000_000);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    until("the keys are seen", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.waiting > 0)).await;
+    until("the keys are seen", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.waiting > 0))
+        .await;
     let flooding = peer(&nodes[1], &nodes[0]).unwrap();
     assert!(flooding.limited.is_some_and(|why| why.contains("keys")));
     assert!(nodes[1].up().selector.key_count() < nodes[0].up().selector.key_count());
@@ -130,7 +142,8 @@ async fn a_node_is_closed_after_a_long_absence_and_reopened() {
     // A restart keeps that.
     nodes[1].crash().await;
     nodes[1].start(options()).await.unwrap();
-    until("it is closed still", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.closed)).await;
+    until("it is closed still", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.closed))
+        .await;
     nodes[0].start(options()).await.unwrap();
     record(&nodes[0], &mut rng, 50, 20);
     until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed)).await;
@@ -138,7 +151,8 @@ async fn a_node_is_closed_after_a_long_absence_and_reopened() {
     expect_all(&nodes, &clock);
 }
 
-/// Floods a node that keeps few keys with another node's keys. Returns how many of the first node's 150 domains are left.
+/// Floods a node that keeps few keys with another node's keys. Returns how many of the first node's
+/// 150 domains are left.
 async fn flooded_with_keys(is_doubted: bool) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = fleet_of(2, dir.path());
@@ -150,25 +164,41 @@ async fn flooded_with_keys(is_doubted: bool) -> usize {
     nodes[1].start(tight).await.unwrap();
     let page = |domain: String, ms: i64| {
         let url = url::Url::parse(&format!("https://{domain}/")).unwrap();
-        Attempt::new(&url, "direct_access", Timestamp::from_millis(NOW.as_millis() + ms)).unwrap().delivered()
+        Attempt::new(&url, "direct_access", Timestamp::from_millis(NOW.as_millis() + ms))
+            .unwrap()
+            .delivered()
     };
     // Its own attempts are older, so they weigh less.
     (0..150).for_each(|n| nodes[1].record(&page(format!("own{n}.org"), -10 * 86_400_000)));
     for n in 0..3000 {
         nodes[0].record(&page(format!("flood{n}.net"), 0));
         // In small messages, so that the limit is found before there is no room.
-        let is_read = || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.position > n || peer.limited.is_some());
+        let is_read = || {
+            peer(&nodes[1], &nodes[0])
+                .is_some_and(|peer| peer.position > n || peer.limited.is_some())
+        };
         if n % 20 == 19 && n < 400 {
             flush(&nodes[0].up().journal).await;
             until("it is read, or has to wait", is_read).await;
         }
     }
-    let all_came = |peer: PeerStatus| peer.limited.is_some() && peer.position + peer.waiting >= 3000;
-    until("it is limited, and everything has arrived", || peer(&nodes[1], &nodes[0]).is_some_and(all_came)).await;
+    let all_came =
+        |peer: PeerStatus| peer.limited.is_some() && peer.position + peer.waiting >= 3000;
+    until("it is limited, and everything has arrived", || {
+        peer(&nodes[1], &nodes[0]).is_some_and(all_came)
+    })
+    .await;
     go_on(&clock, 200).await;
-    until("everything is learned", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.position >= 3000)).await;
+    until("everything is learned", || {
+        peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.position >= 3000)
+    })
+    .await;
     let selector = &nodes[1].up().selector;
-    assert!(selector.key_count() <= 600 && selector.evicted_keys() > 2000, "{} keys", selector.key_count());
+    assert!(
+        selector.key_count() <= 600 && selector.evicted_keys() > 2000,
+        "{} keys",
+        selector.key_count()
+    );
     let is_there = |n: &usize| {
         let own = format!("own{n}.org");
         selector.weights(("domain", &own), ContentKind::Page, "direct_access", NOW).total > 0.0
@@ -197,14 +227,17 @@ async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
     record(&nodes[0], &mut rng, 200, 20);
     settle(&nodes).await;
     let (gone, operator) = (nodes[0].name(), broker.node(fetchwise_fleet::NodeId::random()));
-    let names = async || operator.list().await.unwrap().into_iter().map(|info| info.name).collect::<Vec<_>>();
+    let names = async || {
+        operator.list().await.unwrap().into_iter().map(|info| info.name).collect::<Vec<_>>()
+    };
     until("it has a snapshot", || nodes[0].up().fleet.status().snapshot_position > 0).await;
     let weight = |node: &Node| {
         let selector = &node.up().selector;
         selector.weights(("global", ""), ContentKind::Page, "direct_access", clock.now()).total
     };
     nodes[0].crash().await;
-    // It has been away for long, and its evidence has not faded completely: after half a year, and after two years.
+    // It has been away for long, and its evidence has not faded completely: after half a year, and
+    // after two years.
     let days = |days: i64| Timestamp::from_millis(NOW.as_millis() + days * 86_400_000);
     for (when, is_left) in [(180, true), (730, false)] {
         clock.set(days(when));
@@ -223,12 +256,17 @@ async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
     }
     assert!(names().await.contains(&nodes[2].name().to_string()), "that of others stays");
     settle(&nodes[1..]).await;
-    assert_eq!(peer(&nodes[1], &nodes[0]).map(|peer| (peer.position >= 200, peer.missing_records)), Some((true, 0)));
+    assert_eq!(
+        peer(&nodes[1], &nodes[0]).map(|peer| (peer.position >= 200, peer.missing_records)),
+        Some((true, 0))
+    );
     // It is back: its messages are read, and it has a snapshot again.
     nodes[0].start(often).await.unwrap();
     record(&nodes[0], &mut rng, 5, 20);
-    until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed && peer.missing_records == 0))
-        .await;
+    until("it is open", || {
+        peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed && peer.missing_records == 0)
+    })
+    .await;
 }
 
 /// Each request is a little different, so that none equals an earlier one.
@@ -252,7 +290,10 @@ async fn requests_make_a_node_publish_nothing_twice_within_a_moment() {
     let first = sent();
     for n in 0..1500 {
         for epoch in [1, 77 + n as u32] {
-            hands.signal(name, RetransmitRequest { epoch, first: 1 + n, last: 3000 - n }).await.unwrap();
+            hands
+                .signal(name, RetransmitRequest { epoch, first: 1 + n, last: 3000 - n })
+                .await
+                .unwrap();
         }
     }
     // Meanwhile it publishes what is new. The last request is answered after all others.

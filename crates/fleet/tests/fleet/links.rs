@@ -15,7 +15,12 @@ use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
 use fetchwise_testsite::poll::until;
 
-async fn node(dir: &Path, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>, egress: &str) -> CrawlingNode {
+async fn node(
+    dir: &Path,
+    broker: &Arc<InProcessBroker>,
+    clock: &Arc<Clock>,
+    egress: &str,
+) -> CrawlingNode {
     std::fs::create_dir_all(dir).unwrap();
     let state = NodeState::load(dir).unwrap().unwrap_or_else(|| NodeState::new(NodeId::random()));
     state.save(dir).unwrap();
@@ -55,7 +60,8 @@ async fn a_restarted_node_knows_paused_links() {
     // Snapshots replace messages.
     let snapshots = || {
         let all = std::fs::read_dir(there.join("peers")).unwrap();
-        all.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".fws")).count()
+        all.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".fws"))
+            .count()
     };
     let mut n = 1;
     while snapshots() == 0 || b.fleet.status().peers.iter().all(|peer| peer.position < 20) {
@@ -124,7 +130,10 @@ async fn a_new_node_knows_paused_links_from_a_snapshot() {
     // The other node's as well, if it has one already.
     until("the share", || elsewhere.fleet.status().counts.snapshots_applied >= 1).await;
     assert_eq!(elsewhere.pause(one), None, "it was not blocked there");
-    assert_eq!((elsewhere.fleet.status().links_waiting, elsewhere.fleet.status().counts.rejected), (0, 0));
+    assert_eq!(
+        (elsewhere.fleet.status().links_waiting, elsewhere.fleet.status().counts.rejected),
+        (0, 0)
+    );
     b.stop().await;
     let b = node(&there, &broker, &clock, "").await;
     assert_eq!(b.pause(one), pause, "from the snapshot in `peers/`");

@@ -1,5 +1,5 @@
-//! Measurements: the size of an attempt on the wire, and the speed of learning from messages. Printed for
-//! `docs/reports/fleet.md`.
+//! Measurements: the size of an attempt on the wire, and the speed of learning from messages.
+//! Printed for `docs/reports/fleet.md`.
 //!
 //! `cargo test --release -p fetchwise-fleet --test fleet measurements:: -- --ignored --nocapture`
 
@@ -24,8 +24,8 @@ struct Crawl {
 }
 
 const SYLLABLES: [&str; 24] = [
-    "ba", "ren", "co", "dri", "el", "fos", "ga", "hum", "in", "jor", "ka", "lu", "mar", "net", "or", "pra", "qui",
-    "ros", "san", "tek", "un", "vol", "wis", "zen",
+    "ba", "ren", "co", "dri", "el", "fos", "ga", "hum", "in", "jor", "ka", "lu", "mar", "net",
+    "or", "pra", "qui", "ros", "san", "tek", "un", "vol", "wis", "zen",
 ];
 const ENDS: [&str; 8] = ["com", "com", "com", "org", "net", "de", "co.uk", "fr"];
 
@@ -97,8 +97,11 @@ impl Crawl {
 }
 
 fn with<T>(attempt: &Attempt, f: impl FnOnce(&RemoteAttempt<'_>) -> T) -> T {
-    let heuristics: Vec<(&str, &str)> =
-        attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+    let heuristics: Vec<(&str, &str)> = attempt
+        .heuristics
+        .iter()
+        .map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value))
+        .collect();
     f(&RemoteAttempt {
         at: attempt.attempted_at,
         fetcher: &attempt.fetcher,
@@ -142,13 +145,19 @@ fn framing(node_id: NodeId) -> usize {
 #[ignore = "prints what it measures"]
 fn bytes_of_an_attempt() {
     let framing = framing(NodeId::from_bytes([7; 16]));
-    println!("| attempts a second | bytes of an attempt | with subject and headers |\n|---|---|---|");
+    println!(
+        "| attempts a second | bytes of an attempt | with subject and headers |\n|---|---|---|"
+    );
     for rate in [5, 20, 100, 500, 2000] {
         let all = messages(rate, 40);
         let bytes: usize = all.iter().map(bytes::Bytes::len).sum();
         let attempts = rate as f64 * 40.0;
         let around = (framing * all.len()) as f64 / attempts;
-        println!("| {rate} | {:.1} | {:.1} |", bytes as f64 / attempts, bytes as f64 / attempts + around);
+        println!(
+            "| {rate} | {:.1} | {:.1} |",
+            bytes as f64 / attempts,
+            bytes as f64 / attempts + around
+        );
     }
 }
 
@@ -182,7 +191,8 @@ async fn reading_a_log_that_is_being_written() {
     use fetchwise::journal::replication::{Tombstones, read_positions};
     use fetchwise::journal::{Durability, Journal, JournalOptions};
     let dir = tempfile::tempdir().unwrap();
-    let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
+    let (journal, _) =
+        Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
     let selector = Selector::builder().around(NOW).build().unwrap();
     let mut crawl = Crawl { rng: TestRng(9), sites: 1_000_000, asked: HashMap::new() };
     let mut now = 0;
@@ -207,7 +217,10 @@ async fn reading_a_log_that_is_being_written() {
             let look = |stones: &mut Tombstones, from: u64| {
                 stones.none_from(1);
                 let (begun, mut seen) = (Instant::now(), 0);
-                read_positions(dir.path(), (from, upto), selector.learned(), stones, |_, _| seen += 1).unwrap();
+                read_positions(dir.path(), (from, upto), selector.learned(), stones, |_, _| {
+                    seen += 1
+                })
+                .unwrap();
                 assert_eq!(seen, upto - from + 1);
                 begun.elapsed().as_secs_f64() * 1000.0
             };
@@ -223,7 +236,12 @@ async fn reading_a_log_that_is_being_written() {
             of.sort_by(f64::total_cmp);
             of[of.len() / 2]
         };
-        println!("| {} | {:.2} ms | {:.2} ms |", next - 1, median(&mut fresh_ms), median(&mut kept_ms));
+        println!(
+            "| {} | {:.2} ms | {:.2} ms |",
+            next - 1,
+            median(&mut fresh_ms),
+            median(&mut kept_ms)
+        );
     }
 }
 
@@ -233,9 +251,12 @@ async fn reading_a_log_that_is_being_written() {
 fn seeds() {
     use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, pack};
     use fetchwise_fleet::peer_store::own_state_file::NodeState;
-    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/fleet_decode");
+    let dir =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/fleet_decode");
     std::fs::create_dir_all(&dir).unwrap();
-    let write = |name: &str, way: u8, bytes: &[u8]| std::fs::write(dir.join(name), [&[way], bytes].concat()).unwrap();
+    let write = |name: &str, way: u8, bytes: &[u8]| {
+        std::fs::write(dir.join(name), [&[way], bytes].concat()).unwrap()
+    };
     for (rate, body) in [3, 40].into_iter().zip([messages(3, 1), messages(40, 1)]) {
         write(&format!("message-{rate}"), 0, &body[0]);
         // As columns; the fuzz target adds the header and the checksum.
@@ -251,7 +272,8 @@ fn seeds() {
     for body in messages(20, 1) {
         Batch::decode(&body).unwrap().each(|_, fact, _| selector.learned().receive_attempt(fact));
     }
-    let packed = pack(&SnapshotHead::default(), &selector.learned().evidence_snapshot(NOW, 0.0)).unwrap();
+    let packed =
+        pack(&SnapshotHead::default(), &selector.learned().evidence_snapshot(NOW, 0.0)).unwrap();
     write("share", 2, &packed[..packed.len() - 4]);
     let mut state = NodeState::new(NodeId::from_bytes([3; 16]));
     state.begin_epoch(1, 40);

@@ -27,14 +27,17 @@ fn fleet_of(n: usize) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<(NodeId, Sharer)
 
 async fn paused_by(nodes: &[(NodeId, Sharer)], by: usize, host: &str) {
     (0..3).for_each(|page| be_blocked(&nodes[by].1, host, page));
-    until("a pause at all", || nodes.iter().all(|(_, node)| node.selector.host_pause(host).is_some())).await;
+    until("a pause at all", || {
+        nodes.iter().all(|(_, node)| node.selector.host_pause(host).is_some())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_was_put_right_shares_pauses_of_the_right_length() {
     // The first node began with a clock that was an hour ahead.
-    let clocks =
-        [Duration::from_secs(3600), Duration::ZERO].map(|ahead| Arc::new(Clock::fixed(NOW.saturating_add(ahead))));
+    let clocks = [Duration::from_secs(3600), Duration::ZERO]
+        .map(|ahead| Arc::new(Clock::fixed(NOW.saturating_add(ahead))));
     clocks[0].set_date(NOW);
     let broker = InProcessBroker::new(Arc::clone(&clocks[1]), 7);
     let node = |clock| {
@@ -44,10 +47,9 @@ async fn a_node_whose_clock_was_put_right_shares_pauses_of_the_right_length() {
     let nodes: Vec<_> = clocks.iter().map(node).collect();
     for (by, host) in ["first.org", "second.org"].into_iter().enumerate() {
         paused_by(&nodes, by, host).await;
-        let rests = nodes
-            .iter()
-            .zip(&clocks)
-            .map(|((_, node), clock)| node.selector.host_pause(host).map(|until| until.since(clock.now())));
+        let rests = nodes.iter().zip(&clocks).map(|((_, node), clock)| {
+            node.selector.host_pause(host).map(|until| until.since(clock.now()))
+        });
         assert_eq!(rests.collect::<Vec<_>>(), [Some(PAUSE); 2], "{host}");
     }
 }
@@ -80,7 +82,10 @@ async fn a_trial_seen_before_its_response_is_counted() {
     let fetch = goes(&mut trial).await.unwrap();
     assert_eq!(trials(&nodes), (1, 0));
     ends(&mut trial, fetch, true).await;
-    until("the end at all", || nodes.iter().all(|(_, node)| node.selector.host_pause("e.org").is_none())).await;
+    until("the end at all", || {
+        nodes.iter().all(|(_, node)| node.selector.host_pause("e.org").is_none())
+    })
+    .await;
     assert_eq!(trials(&nodes), (1, 0));
 }
 
@@ -101,7 +106,10 @@ async fn lost_responses_cause_no_second_trial_and_hide_no_end() {
         ends(&mut trial, fetch, is_fine).await;
         let expected = nodes[1].1.selector.host_pause(host);
         assert_eq!(expected.is_none(), is_fine);
-        until("the end at all", || nodes.iter().all(|(_, node)| node.selector.host_pause(host) == expected)).await;
+        until("the end at all", || {
+            nodes.iter().all(|(_, node)| node.selector.host_pause(host) == expected)
+        })
+        .await;
     }
 }
 
@@ -120,7 +128,9 @@ async fn a_node_that_tries_more_than_100_hosts_is_accepted_for_all() {
     }
     until("the new pauses at all", || {
         let of = |node: &Sharer, host: &String| node.selector.host_pause(host);
-        hosts.iter().all(|host| nodes[..2].iter().all(|(_, node)| of(node, host) == of(&nodes[2].1, host)))
+        hosts
+            .iter()
+            .all(|host| nodes[..2].iter().all(|(_, node)| of(node, host) == of(&nodes[2].1, host)))
     })
     .await;
     let rejected: u64 = nodes.iter().map(|(_, node)| node.hosts.counts().rejected).sum();
@@ -177,8 +187,9 @@ async fn one_node_pauses_no_more_than_its_quota_of_hosts() {
     for host in invented() {
         hands.put(Table::Hosts, &key(NodeId::random(), "", &host), pause()).await.unwrap();
     }
-    // With the victim's name: on a broker with permissions only the victim could write there. It has a quota like every
-    // other name, and its heartbeat does not vouch for what the process did not write.
+    // With the victim's name: on a broker with permissions only the victim could write there. It
+    // has a quota like every other name, and its heartbeat does not vouch for what the process did
+    // not write.
     for host in stolen() {
         hands.put(Table::Hosts, &key(victim.0, "", &host), pause()).await.unwrap();
     }
@@ -196,9 +207,13 @@ async fn one_node_pauses_no_more_than_its_quota_of_hosts() {
     // An operator excludes the node: its pauses end, those of others last.
     hands.put(Table::Excluded, &liar.to_string(), "".into()).await.unwrap();
     until("the end of its pauses", || paused(&victim.1, own()) == 0).await;
-    // A response of the broker, which a node can have stored anywhere, neither ends an exclusion nor makes one.
+    // A response of the broker, which a node can have stored anywhere, neither ends an exclusion
+    // nor makes one.
     for node in [liar, nodes[1].0] {
-        hands.put(Table::Excluded, &node.to_string(), r#"{"stream":"FW_p","seq":9}"#.into()).await.unwrap();
+        hands
+            .put(Table::Excluded, &node.to_string(), r#"{"stream":"FW_p","seq":9}"#.into())
+            .await
+            .unwrap();
     }
     hands.put(Table::Hosts, &key(liar, "", "again.example"), pause()).await.unwrap();
     paused_by(&nodes, 1, "later.example").await;
@@ -212,17 +227,22 @@ async fn no_other_node_lifts_a_pause() {
     let (liar, hands) = liar(&broker).await;
     paused_by(&nodes, 0, "e.org").await;
     let before = nodes[0].1.selector.host_pause("e.org");
-    // It says that the host is fine, extends the pause, takes that back, claims the trial, and deletes the cell of the
-    // node that was blocked, which a broker with permissions refuses.
+    // It says that the host is fine, extends the pause, takes that back, claims the trial, and
+    // deletes the cell of the node that was blocked, which a broker with permissions refuses.
     let longer = clock.now().saturating_add(PAUSE * 2);
     let mine = key(liar, "", "e.org");
     hands.put(Table::Hosts, &mine, says(Phase::Fine, longer)).await.unwrap();
     hands.put(Table::Hosts, &mine, says(Phase::Trial, longer)).await.unwrap();
     hands.put(Table::Hosts, &mine, says(Phase::Paused, longer)).await.unwrap();
-    until("the longer pause", || nodes.iter().all(|(_, node)| node.selector.host_pause("e.org") == Some(longer))).await;
+    until("the longer pause", || {
+        nodes.iter().all(|(_, node)| node.selector.host_pause("e.org") == Some(longer))
+    })
+    .await;
     hands.put(Table::Hosts, &mine, says(Phase::Fine, longer)).await.unwrap();
-    until("the end of the longer one", || nodes.iter().all(|(_, node)| node.selector.host_pause("e.org") == before))
-        .await;
+    until("the end of the longer one", || {
+        nodes.iter().all(|(_, node)| node.selector.host_pause("e.org") == before)
+    })
+    .await;
     hands.delete(Table::Hosts, &key(nodes[0].0, "", "e.org"), None).await.unwrap();
     paused_by(&nodes, 1, "last.example").await;
     assert_eq!(nodes[0].1.selector.host_pause("e.org"), before, "its own attempts have set it");
@@ -238,8 +258,14 @@ async fn an_operator_lifts_a_pause_where_it_was_set() {
     nodes[1].1.selector.unpause_host("e.org", clock.now()).unwrap();
     assert!(goes(&mut visit(&nodes[1].1, "e.org", 8)).await.is_ok());
     paused_by(&nodes, 2, "last.example").await;
-    assert!(nodes[0].1.selector.host_pause("e.org").is_some() && nodes[2].1.selector.host_pause("e.org").is_some());
+    assert!(
+        nodes[0].1.selector.host_pause("e.org").is_some()
+            && nodes[2].1.selector.host_pause("e.org").is_some()
+    );
     assert_eq!(nodes[1].1.selector.host_pause("e.org"), None);
     nodes[0].1.selector.unpause_host("e.org", clock.now()).unwrap();
-    until("the end at all", || nodes.iter().all(|(_, node)| node.selector.host_pause("e.org").is_none())).await;
+    until("the end at all", || {
+        nodes.iter().all(|(_, node)| node.selector.host_pause("e.org").is_none())
+    })
+    .await;
 }

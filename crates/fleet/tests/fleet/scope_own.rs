@@ -1,12 +1,14 @@
-//! Scope `own`: each node has its own sites, and the global evidence of the others, as if it had seen all attempts
-//! itself.
+//! Scope `own`: each node has its own sites, and the global evidence of the others, as if it had
+//! seen all attempts itself.
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{NOW, Node, TestRng, assert_same, attempt, naive, options, selector, settle, with_fact};
+use crate::common::{
+    NOW, Node, TestRng, assert_same, attempt, naive, options, selector, settle, with_fact,
+};
 use bytes::Bytes;
 use fetchwise::attempt::Attempt;
 use fetchwise::evidence::EvidenceSnapshot;
@@ -33,12 +35,19 @@ fn clock() -> Arc<Clock> {
     Arc::new(Clock::fixed(NOW))
 }
 
-async fn nodes(count: usize, dir: &Path, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>) -> Vec<Node> {
-    let mut nodes: Vec<Node> = (0..count).map(|n| Node::new(dir.join(n.to_string()), broker, clock)).collect();
+async fn nodes(
+    count: usize,
+    dir: &Path,
+    broker: &Arc<InProcessBroker>,
+    clock: &Arc<Clock>,
+) -> Vec<Node> {
+    let mut nodes: Vec<Node> =
+        (0..count).map(|n| Node::new(dir.join(n.to_string()), broker, clock)).collect();
     for node in &mut nodes {
         node.start(own_scope()).await.unwrap();
     }
-    // A starting node applies the others' evidence of its sites: here, nothing yet (`site_handover.rs` covers that).
+    // A starting node applies the others' evidence of its sites: here, nothing yet
+    // (`site_handover.rs` covers that).
     settle(&nodes).await;
     nodes
 }
@@ -49,14 +58,22 @@ fn record(node: &Node, seed: u64, count: i64) {
     (0..count).for_each(|n| node.record(&attempt(&mut rng, 30, n * 50 - 100_000)));
 }
 
-/// Returns what a node must know: all that it recorded, and the global evidence of the others, folded attempt by attempt.
-fn expected(own: &Path, others: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Attempt) -> bool) -> EvidenceSnapshot {
+/// Returns what a node must know: all that it recorded, and the global evidence of the others,
+/// folded attempt by attempt.
+fn expected(
+    own: &Path,
+    others: &[&Path],
+    clock: &Arc<Clock>,
+    counts: impl Fn(&Attempt) -> bool,
+) -> EvidenceSnapshot {
     let oracle = selector(clock);
     for dir in others.iter().copied().chain([own]) {
         journal::replay(dir, |_, entry| match entry {
             Entry::Attempt(attempt) if !counts(&attempt) => {}
             Entry::Attempt(attempt) if dir == own => oracle.observe(&attempt),
-            Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.learned().receive_global_part(fact)),
+            Entry::Attempt(attempt) => {
+                with_fact(&attempt, &oracle, |fact| oracle.learned().receive_global_part(fact))
+            }
             _ => {}
         })
         .unwrap();
@@ -101,9 +118,14 @@ async fn all_nodes_know_global_evidence_and_only_owners_know_sites() {
     for node in &nodes {
         assert_same("what belongs to all", &node.evidence().global_part(), &all.global_part());
         let status = node.up().fleet.status();
-        assert_eq!((status.scope.as_str(), status.counts.received), ("own", 0), "no attempts are read");
+        assert_eq!(
+            (status.scope.as_str(), status.counts.received),
+            ("own", 0),
+            "no attempts are read"
+        );
         assert!(
-            status.counts.global_snapshots_applied >= 3 && status.counts.global_snapshots_published >= 1,
+            status.counts.global_snapshots_applied >= 3
+                && status.counts.global_snapshots_published >= 1,
             "{:?}",
             status.counts
         );
@@ -128,7 +150,8 @@ async fn a_store_snapshot_holds_the_newest_global_snapshot_of_each_node() {
     let broker = InProcessBroker::new(Arc::clone(&clock), 2);
     let mut options = own_scope();
     options.timing.store_snapshot_after = 3;
-    let mut nodes: Vec<Node> = (0..3).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
+    let mut nodes: Vec<Node> =
+        (0..3).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
     for node in &mut nodes {
         node.start(options.clone()).await.unwrap();
     }
@@ -138,7 +161,8 @@ async fn a_store_snapshot_holds_the_newest_global_snapshot_of_each_node() {
     }
     for node in &mut nodes {
         node.crash().await;
-        let found = fetchwise_log::load_snapshot(&node.dir.join("peers")).unwrap().snapshot.unwrap();
+        let found =
+            fetchwise_log::load_snapshot(&node.dir.join("peers")).unwrap().snapshot.unwrap();
         assert_eq!(found.sections().filter(|section| section.kind == 103).count(), 2);
         node.start(options.clone()).await.unwrap();
     }
@@ -155,7 +179,9 @@ async fn a_global_snapshot_follows_exclusion_and_inclusion() {
     settle(&nodes).await;
     let (liar, hands) = (nodes[2].name(), broker.node(NodeId::random()));
     hands.put(Table::Excluded, &liar.to_string(), Bytes::new()).await.unwrap();
-    let is_out = |node: &Node| node.up().fleet.status().peers.iter().any(|p| p.node == liar.to_string() && p.excluded);
+    let is_out = |node: &Node| {
+        node.up().fleet.status().peers.iter().any(|p| p.node == liar.to_string() && p.excluded)
+    };
     until("the others exclude it", || nodes[..2].iter().all(is_out)).await;
     let honest = |nodes: &[Node]| assert_general("without the liar", &nodes[..2], |_, _| true);
     honest(&nodes);
@@ -199,14 +225,20 @@ async fn a_forgotten_domain_leaves_the_global_evidence() {
     notify_forgotten(&broker.node(NodeId::random()), "shop.site1.example", NOW).await.unwrap();
     until("all forget", || nodes.iter().all(|node| node.up().fleet.status().forgot == 1)).await;
     settle(&nodes).await;
-    assert_all_as_expected("without it", &nodes, |attempt| attempt.heuristic("domain") != Some("shop.site1.example"));
+    assert_all_as_expected("without it", &nodes, |attempt| {
+        attempt.heuristic("domain") != Some("shop.site1.example")
+    });
 }
 
 /// Builds a malicious global snapshot.
 fn image(share: &EvidenceSnapshot, positions: u64) -> Vec<u8> {
     let covers = [(1, Intervals::of(1, positions))].into();
-    let head =
-        SnapshotHead { epoch: 1, covers, half_life_ms: share.half_life_ms().unwrap(), ..SnapshotHead::default() };
+    let head = SnapshotHead {
+        epoch: 1,
+        covers,
+        half_life_ms: share.half_life_ms().unwrap(),
+        ..SnapshotHead::default()
+    };
     fetchwise_fleet::model::evidence_snapshot::pack(&head, share).unwrap().to_vec()
 }
 
@@ -232,7 +264,9 @@ async fn an_invalid_global_snapshot_is_refused_and_its_node_named() {
         let named = || {
             let status = nodes[0].up().fleet.status();
             let peer = status.peers.iter().find(|peer| peer.node == node_id.to_string());
-            peer.is_some_and(|peer| peer.rejected.as_deref() == Some(&format!("global snapshot: {what}")))
+            peer.is_some_and(|peer| {
+                peer.rejected.as_deref() == Some(&format!("global snapshot: {what}"))
+            })
         };
         until(what, named).await;
     }
@@ -258,7 +292,8 @@ async fn a_pool_and_a_directory_have_one_scope() {
     nodes[1].crash().await;
     let refused = nodes[1].start(options()).await.unwrap_err();
     assert!(matches!(&refused, FleetError::Differs { what: "the scope", .. }), "{refused:?}");
-    // The whole pool has moved to the other scope: what was read in the former one does not count as well.
+    // The whole pool has moved to the other scope: what was read in the former one does not count
+    // as well.
     nodes[0].crash().await;
     broker.wipe_cells();
     let refused = nodes[1].start(options()).await.unwrap_err();
@@ -311,7 +346,8 @@ fn an_oversized_global_snapshot_drops_the_lightest_keys() {
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
-        let (entry, is_dir) = entry.map(|entry| (entry.path(), entry.file_type().unwrap().is_dir())).unwrap();
+        let (entry, is_dir) =
+            entry.map(|entry| (entry.path(), entry.file_type().unwrap().is_dir())).unwrap();
         let to = to.join(entry.file_name().unwrap());
         match is_dir {
             true => copy(&entry, &to),
@@ -320,8 +356,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns what a node with a restored directory must know: all that it ever recorded, the global evidence of the
-/// others, and what it has applied of them.
+/// Returns what a node with a restored directory must know: all that it ever recorded, the global
+/// evidence of the others, and what it has applied of them.
 fn expected_with_past(
     own: &[&Path],
     others: &[&Path],
@@ -329,12 +365,16 @@ fn expected_with_past(
     clock: &Arc<Clock>,
 ) -> EvidenceSnapshot {
     let (oracle, mut seen) = (selector(clock), HashSet::new());
-    for (dir, is_own) in own.iter().map(|dir| (dir, true)).chain(others.iter().map(|dir| (dir, false))) {
+    for (dir, is_own) in
+        own.iter().map(|dir| (dir, true)).chain(others.iter().map(|dir| (dir, false)))
+    {
         journal::replay(dir, |_, entry| match entry {
             // A log and the one restored from it have their beginning in common.
             Entry::Attempt(attempt) if !seen.insert(attempt.id) => {}
             Entry::Attempt(attempt) if is_own || is_taken(&attempt) => oracle.observe(&attempt),
-            Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.learned().receive_global_part(fact)),
+            Entry::Attempt(attempt) => {
+                with_fact(&attempt, &oracle, |fact| oracle.learned().receive_global_part(fact))
+            }
             _ => {}
         })
         .unwrap();
@@ -362,8 +402,10 @@ async fn a_restored_directory_recovers_the_lost_attempts() {
     let names: Vec<NodeId> = nodes.iter().map(Node::name).collect();
     let check = async |what: &str, nodes: &[Node]| {
         let (restored, other) = (nodes[0].dir.as_path(), nodes[1].dir.as_path());
-        // At each start it has applied the other node's evidence of its sites, which had recorded everything by then.
-        let is_its_own = |attempt: &Attempt| owner(attempt.heuristic("site").unwrap(), &names) == Some(names[0]);
+        // At each start it has applied the other node's evidence of its sites, which had recorded
+        // everything by then.
+        let is_its_own =
+            |attempt: &Attempt| owner(attempt.heuristic("site").unwrap(), &names) == Some(names[0]);
         let (of_restored, of_other) = (
             expected_with_past(&[&lost, restored], &[other], is_its_own, &clock),
             expected_with_past(&[other], &[&lost, restored], |_| false, &clock),

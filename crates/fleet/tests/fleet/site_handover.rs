@@ -1,16 +1,18 @@
-//! Site handover in scope `own`: a new owner knows what the others had recorded of its sites when it applied their
-//! evidence.
+//! Site handover in scope `own`: a new owner knows what the others had recorded of its sites when
+//! it applied their evidence.
 //!
-//! The guarantee: a node knows the global evidence of every other node. Of the sites that it owned when it last applied
-//! a node's evidence, it knows all that this node had published by then. A node applies the evidence of all nodes when
-//! it starts, and of each one that has gone.
+//! The guarantee: a node knows the global evidence of every other node. Of the sites that it owned
+//! when it last applied a node's evidence, it knows all that this node had published by then. A
+//! node applies the evidence of all nodes when it starts, and of each one that has gone.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{NOW, Node, Running, TestRng, assert_same, attempt, options, selector, settle, with_fact};
+use crate::common::{
+    NOW, Node, Running, TestRng, assert_same, attempt, options, selector, settle, with_fact,
+};
 use bytes::Bytes;
 use fetchwise::attempt::Attempt;
 use fetchwise::evidence::EvidenceSnapshot;
@@ -37,8 +39,8 @@ struct Pool {
     broker: Arc<InProcessBroker>,
     clock: Arc<Clock>,
     nodes: Vec<Node>,
-    /// By node and source: the owners of sites at the handover, and the number of attempts that the source had
-    /// recorded.
+    /// By node and source: the owners of sites at the handover, and the number of attempts that the
+    /// source had recorded.
     taken: HashMap<(usize, usize), (Vec<NodeId>, usize)>,
     recorded: Vec<usize>,
 }
@@ -47,7 +49,8 @@ impl Pool {
     async fn new(count: usize, dir: &Path) -> Self {
         let clock = Arc::new(Clock::fixed(NOW));
         let broker = InProcessBroker::new(Arc::clone(&clock), 1);
-        let nodes = (0..count).map(|n| Node::new(dir.join(n.to_string()), &broker, &clock)).collect();
+        let nodes =
+            (0..count).map(|n| Node::new(dir.join(n.to_string()), &broker, &clock)).collect();
         Self { broker, clock, nodes, taken: HashMap::new(), recorded: vec![0; count] }
     }
 
@@ -82,12 +85,17 @@ impl Pool {
     async fn dies(&mut self, index: usize) {
         let name = self.nodes[index].name();
         self.nodes[index].crash().await;
-        self.broker.node(NodeId::random()).delete(Table::Nodes, &name.to_string(), None).await.unwrap();
+        self.broker
+            .node(NodeId::random())
+            .delete(Table::Nodes, &name.to_string(), None)
+            .await
+            .unwrap();
         let running = self.nodes.iter().filter_map(|node| node.running.as_ref());
         let knows = |up: &Running| up.fleet.nodes().contains(&name);
         until("sites are divided among the others", || !running.clone().any(knows)).await;
         self.settle().await;
-        let left: Vec<usize> = (0..self.nodes.len()).filter(|n| self.nodes[*n].running.is_some()).collect();
+        let left: Vec<usize> =
+            (0..self.nodes.len()).filter(|n| self.nodes[*n].running.is_some()).collect();
         left.into_iter().for_each(|node| self.takes(node, index));
     }
 
@@ -101,12 +109,15 @@ impl Pool {
                 number += 1;
                 let is_taken = self.taken.get(&(index, by)).is_some_and(|(nodes, upto)| {
                     number <= *upto
-                        && owner(attempt.heuristic("site").unwrap(), nodes) == Some(self.nodes[index].name())
+                        && owner(attempt.heuristic("site").unwrap(), nodes)
+                            == Some(self.nodes[index].name())
                 });
                 match () {
                     () if !counts(by, &attempt) => {}
                     () if by == index || is_taken => oracle.observe(&attempt),
-                    () => with_fact(&attempt, &oracle, |fact| oracle.learned().receive_global_part(fact)),
+                    () => with_fact(&attempt, &oracle, |fact| {
+                        oracle.learned().receive_global_part(fact)
+                    }),
                 }
             })
             .unwrap();
@@ -115,8 +126,14 @@ impl Pool {
     }
 
     fn check(&self, what: &str, counts: impl Fn(usize, &Attempt) -> bool) {
-        for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.running.is_some()) {
-            assert_same(&format!("{what}, node {index}"), &node.evidence(), &self.expected(index, &counts));
+        for (index, node) in
+            self.nodes.iter().enumerate().filter(|(_, node)| node.running.is_some())
+        {
+            assert_same(
+                &format!("{what}, node {index}"),
+                &node.evidence(),
+                &self.expected(index, &counts),
+            );
         }
     }
 }
@@ -139,8 +156,11 @@ async fn evidence_of_a_site_is_handed_to_its_next_owner() {
     }
     pool.check("each for itself", |_, _| true);
 
-    // A new node knows what the others have recorded of its sites, from their snapshots and their later messages.
-    assert!(behind_share(&pool, 0).await > 0 && pool.nodes[0].up().fleet.status().snapshot_position > 0);
+    // A new node knows what the others have recorded of its sites, from their snapshots and their
+    // later messages.
+    assert!(
+        behind_share(&pool, 0).await > 0 && pool.nodes[0].up().fleet.status().snapshot_position > 0
+    );
     pool.begin(3).await;
     pool.record(3, 60).await;
     pool.check("one more", |_, _| true);
@@ -182,7 +202,11 @@ async fn handed_over_evidence_respects_exclusion_and_forgetting() {
     };
     until("both exclude it", || is_out(&pool, 0) && is_out(&pool, 2)).await;
     for index in [0, 2] {
-        assert_same("without it", &pool.nodes[index].evidence(), &pool.expected(index, |by, _| by != 1));
+        assert_same(
+            "without it",
+            &pool.nodes[index].evidence(),
+            &pool.expected(index, |by, _| by != 1),
+        );
     }
     hands.delete(Table::Excluded, &liar, None).await.unwrap();
     until("both include it", || !is_out(&pool, 0) && !is_out(&pool, 2)).await;
@@ -194,7 +218,8 @@ async fn handed_over_evidence_respects_exclusion_and_forgetting() {
     pool.check("with it again", |_, _| true);
 
     let nodes = pool.nodes.iter().map(Node::name).collect::<Vec<_>>();
-    let mut domains = (0..12).map(|n| (format!("site{n}.example"), format!("shop.site{n}.example")));
+    let mut domains =
+        (0..12).map(|n| (format!("site{n}.example"), format!("shop.site{n}.example")));
     // By their random names, any of the nodes can be without a site.
     let known = |(site, domain): (String, String)| {
         let at = nodes.iter().position(|node| owner(&site, &nodes) == Some(*node))?;
@@ -202,7 +227,8 @@ async fn handed_over_evidence_respects_exclusion_and_forgetting() {
     };
     let (domain, at) = domains.find_map(known).unwrap();
     notify_forgotten(&hands, &domain, NOW).await.unwrap();
-    until("all forget", || pool.nodes.iter().all(|node| node.up().fleet.status().forgot == 1)).await;
+    until("all forget", || pool.nodes.iter().all(|node| node.up().fleet.status().forgot == 1))
+        .await;
     pool.settle().await;
     assert!(pool.nodes.iter().all(|node| !node.evidence().has_domain(&domain)));
     pool.check("forgotten", |_, attempt| attempt.heuristic("domain") != Some(&domain));

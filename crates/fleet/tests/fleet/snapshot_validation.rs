@@ -1,5 +1,5 @@
-//! Snapshot validation: snapshots of every honest log are accepted, whatever has happened to it, and none that weighs
-//! more than its attempts can.
+//! Snapshot validation: snapshots of every honest log are accepted, whatever has happened to it,
+//! and none that weighs more than its attempts can.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,9 @@ use fetchwise::journal::{Journal, JournalOptions, TombstoneTarget, maintenance};
 use fetchwise::selector::Selector;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::Scope;
-use fetchwise_fleet::model::evidence_snapshot::{SnapshotHead, SnapshotNote, pack, unpack, validate};
+use fetchwise_fleet::model::evidence_snapshot::{
+    SnapshotHead, SnapshotNote, pack, unpack, validate,
+};
 use fetchwise_fleet::model::position_set::Intervals;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Blobs, Transport};
@@ -58,7 +60,9 @@ fn made(now: Timestamp, what: u8, n: u8) -> Attempt {
     let ahead = if what.is_multiple_of(5) { 600_000 } else { -i64::from(n) * 50 };
     let at = Timestamp::from_millis(now.as_millis() + ahead);
     let fetcher = ["direct_access", "playwright"][usize::from((what ^ n) & 1)];
-    let mut attempt = Attempt::new(&url::Url::parse(&link(what.wrapping_add(n) % 6)).unwrap(), fetcher, at).unwrap();
+    let mut attempt =
+        Attempt::new(&url::Url::parse(&link(what.wrapping_add(n) % 6)).unwrap(), fetcher, at)
+            .unwrap();
     attempt.duration_ms = if what == 7 { u64::MAX } else { u64::from(n) };
     attempt = match (what / 3).wrapping_add(n) % 5 {
         0 => attempt.failed(ErrorKind::BlockedCaptcha),
@@ -68,16 +72,24 @@ fn made(now: Timestamp, what: u8, n: u8) -> Attempt {
     };
     if attempt.success && fetcher == "playwright" && n.is_multiple_of(3) {
         // It found no more than the plain response before it, which gets the credit.
-        attempt.heuristics.push(Tag::from(Heuristic::new("short_page", "direct_access".to_owned())));
+        attempt
+            .heuristics
+            .push(Tag::from(Heuristic::new("short_page", "direct_access".to_owned())));
     }
     attempt.heuristics.push(Tag::from(Heuristic::new("shop", format!("{}", what % 4))));
     attempt
 }
 
-fn share_of(dir: &Path, upto: u64, now: Timestamp, withheld: Option<u64>) -> (SnapshotHead, EvidenceSnapshot) {
+fn share_of(
+    dir: &Path,
+    upto: u64,
+    now: Timestamp,
+    withheld: Option<u64>,
+) -> (SnapshotHead, EvidenceSnapshot) {
     let latest = Timestamp::from_millis(now.as_millis() + 600_000);
     let is_out = |seq: u64| Some(seq) == withheld;
-    let leaves_out: Option<&dyn Fn(u64) -> bool> = if withheld.is_some() { Some(&is_out) } else { None };
+    let leaves_out: Option<&dyn Fn(u64) -> bool> =
+        if withheld.is_some() { Some(&is_out) } else { None };
     let blank = fading();
     let half_life_ms = blank.learned().half_life_ms();
     let share = fold(dir, blank.learned(), upto, leaves_out, latest).unwrap().share;
@@ -94,8 +106,8 @@ fn share_of(dir: &Path, upto: u64, now: Timestamp, withheld: Option<u64>) -> (Sn
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.div_ceil(4), ..ProptestConfig::default() })]
 
-    /// A log may have forgotten, compacted, withheld or faded attempts and been rebuilt. Its snapshot is accepted, as a
-    /// whole and without its sites.
+    /// A log may have forgotten, compacted, withheld or faded attempts and been rebuilt. Its
+    /// snapshot is accepted, as a whole and without its sites.
     #[test]
     fn the_snapshot_of_an_honest_log_is_accepted(events in prop::collection::vec(happens(), 1..30), withheld in 1u64..200) {
         let dir = tempfile::tempdir().unwrap();
@@ -141,7 +153,12 @@ proptest! {
 fn impossible_evidence_is_rejected() {
     let (clock, half_life_ms) = (Arc::new(Clock::fixed(NOW)), fading().learned().half_life_ms());
     let told = |attempts: i64, ahead_ms: i64, positions: u64| {
-        let liar = Selector::builder().around(NOW).clock(Arc::clone(&clock)).half_life_days(7.0).build().unwrap();
+        let liar = Selector::builder()
+            .around(NOW)
+            .clock(Arc::clone(&clock))
+            .half_life_days(7.0)
+            .build()
+            .unwrap();
         let mut rng = TestRng(3);
         (0..attempts).for_each(|n| liar.observe(&attempt(&mut rng, 4, ahead_ms + n)));
         let covers = [(1, Intervals::of(1, positions))].into();
@@ -151,9 +168,16 @@ fn impossible_evidence_is_rejected() {
     assert_eq!(told(300, -1000, 300), Ok(()));
     assert_eq!(told(300, 1_800_000, 300), Ok(()), "its clock is half an hour ahead");
     assert_eq!(told(300, -1000, 200), Err("more weight than its attempts allow"));
-    assert_eq!(told(300, 40 * DAY_MS, 300), Err("more weight than its attempts allow"), "of future days");
+    assert_eq!(
+        told(300, 40 * DAY_MS, 300),
+        Err("more weight than its attempts allow"),
+        "of future days"
+    );
     let head = SnapshotHead { half_life_ms, ..SnapshotHead::default() };
-    assert_eq!(validate(&head, &EvidenceSnapshot::default(), half_life_ms, None), Err("invalid coverage"));
+    assert_eq!(
+        validate(&head, &EvidenceSnapshot::default(), half_life_ms, None),
+        Err("invalid coverage")
+    );
     assert_eq!(validate(&head, &EvidenceSnapshot::default(), 1, None), Err("different half-life"));
 }
 
@@ -162,7 +186,8 @@ async fn lie(node: &Node, clock: &Arc<Clock>, positions: u64) {
     let (liar, mut rng) = (selector(clock), TestRng(9));
     (0..positions as i64 * 10).for_each(|n| liar.observe(&attempt(&mut rng, 2, n - 100_000)));
     let share = liar.learned().evidence_snapshot(NOW, 0.0);
-    let (covers, half_life_ms) = ([(1, Intervals::of(1, positions))].into(), share.half_life_ms().unwrap());
+    let (covers, half_life_ms) =
+        ([(1, Intervals::of(1, positions))].into(), share.half_life_ms().unwrap());
     let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
     let note = serde_json::to_string(&SnapshotNote { epoch: 1, position: positions }).unwrap();
     let hands = node.broker.node(node.name());
@@ -175,13 +200,14 @@ fn refused(of: &Node, liar: &Node) -> Option<String> {
     status.peers.into_iter().find(|peer| peer.node == name).and_then(|peer| peer.rejected)
 }
 
-/// A new node refuses the snapshot, names its node and the reason, counts it once, and learns that node's published
-/// attempts one by one.
+/// A new node refuses the snapshot, names its node and the reason, counts it once, and learns that
+/// node's published attempts one by one.
 #[tokio::test(start_paused = true)]
 async fn an_overweight_snapshot_is_rejected_and_published_messages_are_learned() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
     let broker = InProcessBroker::new(Arc::clone(&clock), 3);
-    let mut nodes: Vec<Node> = (0..2).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
+    let mut nodes: Vec<Node> =
+        (0..2).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
     let mut settings = options();
     // No later snapshot replaces the false one.
     settings.timing.snapshot_after = u64::MAX;
@@ -193,9 +219,16 @@ async fn an_overweight_snapshot_is_rejected_and_published_messages_are_learned()
     nodes[1].start(options()).await.unwrap();
     settle(&nodes[1..]).await;
     let what = "evidence snapshot: more weight than its attempts allow";
-    assert_eq!(refused(&nodes[1], &nodes[0]).as_deref(), Some(what), "later messages do not clear it");
     assert_eq!(
-        (nodes[1].up().fleet.status().counts.rejected, nodes[1].up().fleet.status().counts.snapshots_applied),
+        refused(&nodes[1], &nodes[0]).as_deref(),
+        Some(what),
+        "later messages do not clear it"
+    );
+    assert_eq!(
+        (
+            nodes[1].up().fleet.status().counts.rejected,
+            nodes[1].up().fleet.status().counts.snapshots_applied
+        ),
         (1, 0)
     );
     let expected = naive(&[&nodes[0].dir], &clock, |_, _| true);
@@ -207,7 +240,8 @@ async fn an_overweight_snapshot_is_rejected_and_published_messages_are_learned()
 async fn an_overweight_snapshot_is_not_used_for_site_handover() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
     let broker = InProcessBroker::new(Arc::clone(&clock), 4);
-    let mut nodes: Vec<Node> = (0..2).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
+    let mut nodes: Vec<Node> =
+        (0..2).map(|n| Node::new(dir.path().join(n.to_string()), &broker, &clock)).collect();
     let own = || {
         let mut own = options();
         own.scope = Scope::Own;

@@ -1,5 +1,6 @@
-//! The default methods of a transport: over a stream that has lost messages, the last ones too, and with readers that
-//! hang. Nothing but tokio keeps time here, so the clock is paused: it jumps to the next timer when all tasks wait.
+//! The default methods of a transport: over a stream that has lost messages, the last ones too, and
+//! with readers that hang. Nothing but tokio keeps time here, so the clock is paused: it jumps to
+//! the next timer when all tasks wait.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +68,11 @@ impl Transport for Plain {
         self.node.blobs()
     }
 
-    fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn signal(
+        &self,
+        to: NodeId,
+        want: RetransmitRequest,
+    ) -> BoxFuture<'_, Result<(), TransportError>> {
         self.node.signal(to, want)
     }
 
@@ -88,7 +93,8 @@ fn text(n: u64) -> Bytes {
 async fn ten() -> (Arc<InProcessBroker>, Plain, [NodeId; 2]) {
     let broker = InProcessBroker::new(Arc::new(Clock::fixed(NOW)), 2);
     let both = [NodeId::random(), NodeId::random()];
-    let plain = Plain { node: broker.node(both[0]), hang: AtomicUsize::new(0), delay: Duration::ZERO };
+    let plain =
+        Plain { node: broker.node(both[0]), hang: AtomicUsize::new(0), delay: Duration::ZERO };
     for n in 1..=10 {
         plain.publish(both[(n as usize + 1) % 2], &format!("{n}"), text(n)).await.unwrap();
     }
@@ -108,10 +114,16 @@ async fn said(plain: &Plain, of: NodeId, seq: u64) -> Vec<Bytes> {
 #[tokio::test(start_paused = true)]
 async fn the_newest_message_is_found_although_later_ones_are_lost() {
     let (broker, plain, [one, two]) = ten().await;
-    assert_eq!((newest(&plain, one).await, newest(&plain, two).await), (Some(text(9)), Some(text(10))));
+    assert_eq!(
+        (newest(&plain, one).await, newest(&plain, two).await),
+        (Some(text(9)), Some(text(10)))
+    );
     assert_eq!(said(&plain, one, 4).await, [5, 7, 9].map(text));
     assert!([9, 10].iter().all(|seq| broker.lose(*seq)));
-    assert_eq!((newest(&plain, one).await, newest(&plain, two).await), (Some(text(7)), Some(text(8))));
+    assert_eq!(
+        (newest(&plain, one).await, newest(&plain, two).await),
+        (Some(text(7)), Some(text(8)))
+    );
     assert_eq!(said(&plain, two, 4).await, [4, 6, 8].map(text));
     assert_eq!(newest(&plain, NodeId::random()).await, None);
     (1..=8).for_each(|seq| assert!(broker.lose(seq)));
@@ -125,7 +137,11 @@ async fn a_hanging_reader_does_not_count_as_the_end() {
     plain.hang.store(1, Ordering::Relaxed);
     assert_eq!(newest(&plain, two).await, Some(text(10)));
     plain.hang.store(3, Ordering::Relaxed);
-    assert_eq!(said(&plain, one, 1).await, [1, 3, 5, 7, 9].map(text), "each brings one, and then says nothing");
+    assert_eq!(
+        said(&plain, one, 1).await,
+        [1, 3, 5, 7, 9].map(text),
+        "each brings one, and then says nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,23 +156,30 @@ async fn a_broker_that_goes_away_results_in_an_error() {
     };
     let (newest, ()) = timeout(LONG, futures_util::future::join(asked, cut)).await.unwrap();
     assert!(matches!(newest, Err(TransportError::Away(_))), "{newest:?}");
-    let (said, seq) = (plain.published_by(one, Position::default()).now_or_never(), plain.bounds().await);
+    let (said, seq) =
+        (plain.published_by(one, Position::default()).now_or_never(), plain.bounds().await);
     assert!(seq.is_err() && said.is_some_and(|said| said.is_err()));
 }
 
 /// Joins as a node whose broker answers slowly.
-async fn join_slowly(dir: &Path, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>) -> (Fleet, Arc<Journal>) {
+async fn join_slowly(
+    dir: &Path,
+    broker: &Arc<InProcessBroker>,
+    clock: &Arc<Clock>,
+) -> (Fleet, Arc<Journal>) {
     let delay = options().timing.check * 5;
     let slow = Plain { node: broker.node(NodeId::random()), hang: AtomicUsize::new(0), delay };
-    let (journal, _) = Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
+    let (journal, _) =
+        Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
     let (journal, learner) = (Arc::new(journal), Arc::new(selector(clock)));
-    let fleet = Fleet::join(Arc::clone(&journal), learner, Arc::new(slow), options()).await.unwrap();
+    let fleet =
+        Fleet::join(Arc::clone(&journal), learner, Arc::new(slow), options()).await.unwrap();
     until("it has begun", || !fleet.status().syncing).await;
     (fleet, journal)
 }
 
-/// The bug: a check that took longer than the interval between checks was followed by the next one at once, so that no
-/// message was read.
+/// The bug: a check that took longer than the interval between checks was followed by the next one
+/// at once, so that no message was read.
 #[tokio::test(start_paused = true)]
 async fn a_node_reads_although_its_broker_answers_slowly() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
@@ -184,7 +207,12 @@ async fn a_node_answers_requests_although_its_broker_answers_slowly() {
     let sent = || writer.status().counts.published;
     until("it is published", || writer.status().published >= 20).await;
     let (before, operator) = (sent(), broker.node(NodeId::random()));
-    operator.signal(writer.node_id(), RetransmitRequest { epoch: 1, first: 1, last: 20 }).await.unwrap();
-    timeout(LONG, until("it publishes again", || sent() > before)).await.expect("requests are answered");
+    operator
+        .signal(writer.node_id(), RetransmitRequest { epoch: 1, first: 1, last: 20 })
+        .await
+        .unwrap();
+    timeout(LONG, until("it publishes again", || sent() > before))
+        .await
+        .expect("requests are answered");
     writer.stop().await;
 }

@@ -32,8 +32,13 @@ fn authority(name: &str) -> Authority {
 /// Writes a PEM file.
 fn write_pem(path: &Path, label: &str, der: &[u8]) {
     let text = STANDARD.encode(der);
-    let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
-    fs::write(path, format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))).unwrap();
+    let lines: Vec<&str> =
+        text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
+    fs::write(
+        path,
+        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n")),
+    )
+    .unwrap();
 }
 
 /// A folder with the certificates of a broker and its nodes.
@@ -68,7 +73,8 @@ impl Papers {
     }
 }
 
-/// Returns the TLS section of a broker's configuration; with `verify` nodes must present a certificate.
+/// Returns the TLS section of a broker's configuration; with `verify` nodes must present a
+/// certificate.
 fn tls((certificate, key): &(PathBuf, PathBuf), roots: &Path, verify: bool) -> String {
     format!(
         "tls {{ cert_file: {certificate:?}, key_file: {key:?}, ca_file: {roots:?}, verify: {verify}, timeout: 10 }}"
@@ -80,7 +86,8 @@ fn settings(servers: &Servers, scheme: &str) -> NatsSettings {
     NatsSettings::new(urls, "test")
 }
 
-/// Returns the error of a node that cannot connect, once it has tried: until then the error names the address only.
+/// Returns the error of a node that cannot connect, once it has tried: until then the error names
+/// the address only.
 async fn kept_out(settings: NatsSettings) -> TransportError {
     let last = settings.urls.last().unwrap().clone();
     let nats = Nats::connect(settings).await.unwrap();
@@ -109,15 +116,16 @@ async fn tls_accepts_only_brokers_with_a_trusted_certificate() {
         return;
     }
     let (papers, ours, others) = (Papers::new(), authority("ours"), authority("others"));
-    let (roots, other_roots) = (papers.roots("ours.pem", &ours), papers.roots("others.pem", &others));
+    let (roots, other_roots) =
+        (papers.roots("ours.pem", &ours), papers.roots("others.pem", &others));
     let broker = papers.certificate("broker", &["127.0.0.1"], &ours);
     let servers = Servers::start_with(1, &tls(&broker, &roots, false));
     let right = NatsSettings { tls_ca_file: Some(roots.clone()), ..settings(&servers, "tls://") };
     let nats = Nats::connect(right.clone()).await.unwrap();
     nats.ready(SOON).await.unwrap();
     conforms(&nats).await;
-    // Another authority, or the system's, is not sufficient. Nor is it for a plaintext address, which this broker
-    // answers with TLS anyway.
+    // Another authority, or the system's, is not sufficient. Nor is it for a plaintext address,
+    // which this broker answers with TLS anyway.
     for wrong in [
         NatsSettings { tls_ca_file: Some(other_roots), ..right.clone() },
         settings(&servers, "tls://"),
@@ -129,7 +137,9 @@ async fn tls_accepts_only_brokers_with_a_trusted_certificate() {
     // The certificate of another server.
     let elsewhere = papers.certificate("elsewhere", &["broker.example"], &ours);
     let servers = Servers::start_with(1, &tls(&elsewhere, &roots, false));
-    let error = kept_out(NatsSettings { tls_ca_file: Some(roots.clone()), ..settings(&servers, "tls://") }).await;
+    let error =
+        kept_out(NatsSettings { tls_ca_file: Some(roots.clone()), ..settings(&servers, "tls://") })
+            .await;
     assert!(matches!(error, TransportError::Away(_)), "{error:?}");
     // A node does not talk to a broker without TLS.
     let servers = Servers::start(1);
@@ -145,9 +155,13 @@ async fn a_broker_that_verifies_nodes_admits_one_with_a_certificate() {
     let roots = papers.roots("ours.pem", &ours);
     let broker = papers.certificate("broker", &["127.0.0.1"], &ours);
     let servers = Servers::start_with(3, &tls(&broker, &roots, true));
-    let with =
-        |certificate| NatsSettings { tls_ca_file: Some(roots.clone()), certificate, ..settings(&servers, "tls://") };
-    let nats = Nats::connect(with(Some(papers.certificate("node", &["node"], &ours)))).await.unwrap();
+    let with = |certificate| NatsSettings {
+        tls_ca_file: Some(roots.clone()),
+        certificate,
+        ..settings(&servers, "tls://")
+    };
+    let nats =
+        Nats::connect(with(Some(papers.certificate("node", &["node"], &ours)))).await.unwrap();
     nats.ready(SOON).await.unwrap();
     let (node_id, body) = (NodeId::random(), Bytes::from_static(b"facts"));
     nats.publish(node_id, "first", body.clone()).await.unwrap();
@@ -157,7 +171,10 @@ async fn a_broker_that_verifies_nodes_admits_one_with_a_certificate() {
     // An unreadable file is reported before any connection.
     let missing = with(Some((papers.path("nothing.pem"), papers.path("nothing.key"))));
     let error = Nats::connect(missing).await.err().unwrap();
-    assert!(matches!(&error, TransportError::Refused(why) if why.contains("nothing.pem")), "{error:?}");
+    assert!(
+        matches!(&error, TransportError::Refused(why) if why.contains("nothing.pem")),
+        "{error:?}"
+    );
 }
 
 /// Waits for a refusal: until the broker has reported it, a node merely has no connection.
@@ -181,7 +198,10 @@ async fn an_nkey_seed_admits_a_node() {
     };
     let nats = Nats::connect(seed("node.nk", &node)).await.unwrap();
     nats.ready(SOON).await.unwrap();
-    assert!(matches!(nats.cells().swap(Table::Hosts, "a", None, Bytes::new()).await.unwrap(), SwapOutcome::Done(_)));
+    assert!(matches!(
+        nats.cells().swap(Table::Hosts, "a", None, Bytes::new()).await.unwrap(),
+        SwapOutcome::Done(_)
+    ));
     let stranger = KeyPair::new_user();
     let error = refused(seed("stranger.nk", &stranger)).await;
     assert!(!error.to_string().contains(&stranger.seed().unwrap()), "{error}");
@@ -235,7 +255,8 @@ async fn a_creds_file_admits_a_user_of_a_known_account() {
         return;
     }
     let papers = Papers::new();
-    let (operator, crawl, system) = (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
+    let (operator, crawl, system) =
+        (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
     // An account signed by itself, and one with JetStream limits.
     let mut limits = account();
     let own = token(&operator, &operator, "operator", json!({ "type": "operator", "version": 2 }));
@@ -271,7 +292,8 @@ async fn a_creds_file_admits_a_user_of_a_known_account() {
     // The account may also set a node's permissions.
     let mut reads = may;
     reads["pub"] = json!({ "deny": ["fw.>"] });
-    let nats = Nats::connect(with("reader.creds", &crawl, &KeyPair::new_user(), &reads)).await.unwrap();
+    let nats =
+        Nats::connect(with("reader.creds", &crawl, &KeyPair::new_user(), &reads)).await.unwrap();
     nats.ready(SOON).await.unwrap();
     let error = nats.publish(node_id, "second", Bytes::new()).await.unwrap_err();
     assert!(matches!(error, TransportError::Refused(_)), "{error:?}");

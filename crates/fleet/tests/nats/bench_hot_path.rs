@@ -1,7 +1,8 @@
-//! A benchmark of `select` and `record` with and without a fleet, on the same node in the same run. Printed for
-//! `docs/reports/fleet.md`.
+//! A benchmark of `select` and `record` with and without a fleet, on the same node in the same run.
+//! Printed for `docs/reports/fleet.md`.
 //!
-//! `FETCHWISE_SYSTEM_TESTS=1 cargo test --release -p fetchwise-fleet --all-features --test nats bench_hot_path:: -- --ignored --nocapture`
+//! `FETCHWISE_SYSTEM_TESTS=1 cargo test --release -p fetchwise-fleet --all-features --test nats
+//! bench_hot_path:: -- --ignored --nocapture`
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,8 +22,10 @@ const SITES: u64 = 20_000;
 /// The attempts that both know beforehand, so that growth does not slow down the measurement.
 const KNOWN: usize = 400_000;
 /// Out, in, in, out: drift over time affects both.
-const ROUNDS: [bool; 16] =
-    [false, true, true, false, false, true, true, false, false, true, true, false, false, true, true, false];
+const ROUNDS: [bool; 16] = [
+    false, true, true, false, false, true, true, false, false, true, true, false, false, true,
+    true, false,
+];
 /// The attempts in a round, and the time between two.
 const ATTEMPTS: usize = 10_000;
 const EVERY: Duration = Duration::from_micros(500);
@@ -36,9 +39,14 @@ struct Node {
 
 impl Node {
     fn new(dir: &Path, urls: Vec<String>) -> Self {
-        let (journal, _) = Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
-        let selector =
-            Selector::builder().without_pace().around(Timestamp::now()).clock(Arc::new(Clock::System)).build().unwrap();
+        let (journal, _) =
+            Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
+        let selector = Selector::builder()
+            .without_pace()
+            .around(Timestamp::now())
+            .clock(Arc::new(Clock::System))
+            .build()
+            .unwrap();
         let (mut rng, now) = (TestRng(3), Timestamp::now().as_millis() - NOW.as_millis());
         for _ in 0..KNOWN {
             selector.observe(&attempt(&mut rng, SITES, now));
@@ -61,12 +69,14 @@ impl Node {
         self.journal.append_attempt(&attempt).unwrap();
     }
 
-    /// Runs a round of a crawl on a separate thread; collects the nanoseconds of each `select` and each record, and those
-    /// of the pairs during which the system gave the core to no other thread.
+    /// Runs a round of a crawl on a separate thread; collects the nanoseconds of each `select` and
+    /// each record, and those of the pairs during which the system gave the core to no other
+    /// thread.
     fn round(&self, rng: &mut TestRng, taken: &mut Times) {
         let (mut next, mut preemptions) = (Instant::now(), preemptions());
         for _ in 0..ATTEMPTS {
-            let url = Url::parse(&format!("https://site{}.example/news/x", rng.below(SITES))).unwrap();
+            let url =
+                Url::parse(&format!("https://site{}.example/news/x", rng.below(SITES))).unwrap();
             let attempt = attempt(rng, SITES, Timestamp::now().as_millis() - NOW.as_millis());
             // Sleeping would measure how fast the system wakes a thread.
             while Instant::now() < next {
@@ -79,7 +89,8 @@ impl Node {
             self.selector.observe(&attempt);
             self.journal.append_attempt(&attempt).unwrap();
             let times = [chosen - begun, chosen.elapsed()].map(|time| time.as_nanos() as u64);
-            // Only after the times are taken: a pair from before the wait counts as interrupted, too.
+            // Only after the times are taken: a pair from before the wait counts as interrupted,
+            // too.
             let before = std::mem::replace(&mut preemptions, self::preemptions());
             for (what, time) in times.into_iter().enumerate() {
                 taken.all[what].push(time);
@@ -166,7 +177,10 @@ async fn select_and_record_in_a_fleet() {
             sets.iter_mut().for_each(|set| set.sort_unstable());
             for (part, percentile) in [(500, "p50"), (990, "p99"), (999, "p99.9"), (1000, "max")] {
                 let [without, with] = sets.each_ref().map(|set| at(set, part));
-                println!("| {name}{which} {percentile} | {without} | {with} | {:.3} |", with as f64 / without as f64);
+                println!(
+                    "| {name}{which} {percentile} | {without} | {with} | {:.3} |",
+                    with as f64 / without as f64
+                );
             }
         }
     }

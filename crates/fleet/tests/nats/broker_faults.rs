@@ -1,5 +1,5 @@
-//! Brokers that are killed, stopped and wiped under a transport: the guarantees for single messages hold, and reading
-//! continues.
+//! Brokers that are killed, stopped and wiped under a transport: the guarantees for single messages
+//! hold, and reading continues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,9 +38,12 @@ fn number(body: &Bytes) -> u32 {
     u32::from_le_bytes(body[..].try_into().unwrap())
 }
 
-/// Publishes 0, 1, 2 and so on while brokers come and go, and reads them at another node. Every acknowledged message
-/// arrives.
-async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl FnMut(&mut Servers, u32)) {
+/// Publishes 0, 1, 2 and so on while brokers come and go, and reads them at another node. Every
+/// acknowledged message arrives.
+async fn nothing_acknowledged_is_missed(
+    mut servers: Servers,
+    mut faults: impl FnMut(&mut Servers, u32),
+) {
     let (writer, reader) = (connect(&servers).await, Arc::new(connect(&servers).await));
     let begin = reader.bounds().await.unwrap();
     let (node_id, last) = (NodeId::random(), Arc::new(AtomicU64::new(u64::MAX)));
@@ -49,7 +52,8 @@ async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl F
         async move {
             let mut read = reader.read(Position { incarnation: begin.incarnation, seq: 1 });
             let (mut seen, mut places) = (Vec::new(), Vec::new());
-            // To the last message of the stream, however long the reader takes to notice that its consumer is gone.
+            // To the last message of the stream, however long the reader takes to notice that its
+            // consumer is gone.
             while places.last().is_none_or(|place| *place < last.load(Ordering::SeqCst)) {
                 match timeout(Duration::from_secs(1), read.next()).await {
                     Ok(Some(Ok(Delivery::Message { position, body, .. }))) => {
@@ -82,7 +86,8 @@ async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl F
     let end = end.await.unwrap();
     assert_eq!(end.incarnation, begin.incarnation);
     last.store(end.last, Ordering::SeqCst);
-    let (seen, places) = timeout(LONG, reading).await.expect("the stream is read to its end").unwrap();
+    let (seen, places) =
+        timeout(LONG, reading).await.expect("the stream is read to its end").unwrap();
     assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "positions increase: {places:?}");
     let missing: Vec<u32> = (0..all).filter(|n| !seen.contains(n)).collect();
     assert_eq!(missing, [0; 0], "of {all}");
@@ -176,7 +181,9 @@ async fn a_wiped_broker_gets_a_recreated_stream() {
         other => panic!("{other:?}"),
     }
     match timeout(LONG, read.next()).await.unwrap().unwrap().unwrap() {
-        Delivery::Message { body, position: at, .. } => assert_eq!((number(&body), at), (6, position)),
+        Delivery::Message { body, position: at, .. } => {
+            assert_eq!((number(&body), at), (6, position))
+        }
         other => panic!("{other:?}"),
     }
     let ended = timeout(LONG, async { while let Some(Ok(_)) = watch.next().await {} }).await;
@@ -191,9 +198,14 @@ fn store_statuses(port: u16, subject: &str) {
     let mut lines = BufReader::new(broker.try_clone().unwrap()).lines();
     lines.next().unwrap().unwrap();
     write!(broker, "CONNECT {{\"verbose\":false,\"headers\":true,\"protocol\":1}}\r\n").unwrap();
-    for status in
-        ["100 Idle Heartbeat", "404 No Messages", "408 Request Timeout", "409 Consumer Deleted", "503", "204 EOB"]
-    {
+    for status in [
+        "100 Idle Heartbeat",
+        "404 No Messages",
+        "408 Request Timeout",
+        "409 Consumer Deleted",
+        "503",
+        "204 EOB",
+    ] {
         let header = format!("NATS/1.0 {status}\r\n\r\n");
         write!(broker, "HPUB {subject} {} {}\r\n{header}\r\n", header.len(), header.len()).unwrap();
     }
@@ -230,7 +242,10 @@ async fn messages_that_look_like_a_status_stop_no_reader() {
     }
     assert_eq!(bodies, [&b"first"[..], b"last"]);
     let listed = nats.cells().list(Table::Nodes).await.unwrap();
-    assert!(["first", "last"].iter().all(|key| listed.iter().any(|(listed, _)| listed == key)), "{listed:?}");
+    assert!(
+        ["first", "last"].iter().all(|key| listed.iter().any(|(listed, _)| listed == key)),
+        "{listed:?}"
+    );
 }
 
 /// A snapshot is interrupted at any moment: a reader gets it or the earlier one, as a whole.
@@ -241,7 +256,9 @@ async fn an_interrupted_evidence_snapshot_leaves_the_earlier_one() {
     }
     let servers = Servers::start(1);
     let nats = connect(&servers).await;
-    let body = |n: u32, len: u32| Bytes::from((0..len).flat_map(|at| (at ^ n).to_le_bytes()).collect::<Vec<u8>>());
+    let body = |n: u32, len: u32| {
+        Bytes::from((0..len).flat_map(|at| (at ^ n).to_le_bytes()).collect::<Vec<u8>>())
+    };
     let (mut last, mut interrupted, mut n) = (body(0, 500_000), Vec::new(), 0);
     nats.blobs().put("share", "0", last.clone()).await.unwrap();
     let mut patience = Duration::from_micros(500);
@@ -258,10 +275,15 @@ async fn an_interrupted_evidence_snapshot_leaves_the_earlier_one() {
                 stored.unwrap();
                 assert_eq!(read, next);
             }
-            // The head may be stored although its response was not waited for, even after the next read.
+            // The head may be stored although its response was not waited for, even after the next
+            // read.
             Err(_) => {
                 interrupted.push(next);
-                assert!(read == last || interrupted.contains(&read), "a mixture of {} bytes", read.len());
+                assert!(
+                    read == last || interrupted.contains(&read),
+                    "a mixture of {} bytes",
+                    read.len()
+                );
             }
         }
         last = read;

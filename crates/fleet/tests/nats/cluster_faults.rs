@@ -1,5 +1,5 @@
-//! The rows of the fault suite with whole nodes over three real brokers. After convergence, every node has the evidence
-//! of all logs in memory.
+//! The rows of the fault suite with whole nodes over three real brokers. After convergence, every
+//! node has the evidence of all logs in memory.
 //!
 //! `FETCHWISE_FLEET_FAULTS` sets the size: small by default, `ci` or `full`.
 
@@ -28,7 +28,11 @@ pub fn wait(ms: u64) {
 }
 
 /// Runs `n` nodes that record for some `seconds` while `faults` happen.
-pub fn exact_after(n: usize, seconds: usize, faults: impl FnOnce(&mut Servers, &mut Nodes)) -> (Servers, Nodes) {
+pub fn exact_after(
+    n: usize,
+    seconds: usize,
+    faults: impl FnOnce(&mut Servers, &mut Nodes),
+) -> (Servers, Nodes) {
     const RATE: usize = 100;
     let mut servers = Servers::start(3);
     let mut nodes = Nodes::new(n, &servers.urls());

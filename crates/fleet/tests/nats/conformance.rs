@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::transport::{
-    Change, Delivery, Position, QueueStatistics, RetransmitRequest, SwapOutcome, Table, Transport, TransportError,
-    WorkQueues, shard_of,
+    Change, Delivery, Position, QueueStatistics, RetransmitRequest, SwapOutcome, Table, Transport,
+    TransportError, WorkQueues, shard_of,
 };
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
@@ -63,24 +63,31 @@ async fn work_queues(transport: &dyn Transport) {
     }
     let content = queues.content("q").await.unwrap();
     assert_eq!((content.links, content.sites), (20, 2));
-    let sites =
-        |shard| async move { queues.sites("q", shard).await.unwrap().sites.into_iter().collect::<BTreeSet<_>>() };
+    let sites = |shard| async move {
+        queues.sites("q", shard).await.unwrap().sites.into_iter().collect::<BTreeSet<_>>()
+    };
     assert_eq!(sites(None).await, ["a.org", "[::1]"].map(str::to_owned).into());
     assert!(sites(Some(shard_of("a.org"))).await.contains("a.org"));
     assert_eq!(queues.delivered("q", "a.org").await.unwrap(), 0);
-    // A cluster may still be making the site's consumer, or deleting the one before, and then a reader opens the site again.
+    // A cluster may still be making the site's consumer, or deleting the one before, and then a
+    // reader opens the site again.
     let open_and_pull = |max| async move {
         let begun = tokio::time::Instant::now();
         loop {
             queues.open("q", "a.org").await.unwrap();
             match queues.pull("q", "a.org", max).await {
-                Err(TransportError::NoQueue(_)) => assert!(begun.elapsed() < PATIENCE, "it stays away"),
+                Err(TransportError::NoQueue(_)) => {
+                    assert!(begun.elapsed() < PATIENCE, "it stays away")
+                }
                 links => break links.unwrap(),
             }
         }
     };
     let first = open_and_pull(4).await;
-    assert_eq!(first.iter().map(|link| link.body.clone()).collect::<Vec<_>>(), (0..4).map(text).collect::<Vec<_>>());
+    assert_eq!(
+        first.iter().map(|link| link.body.clone()).collect::<Vec<_>>(),
+        (0..4).map(text).collect::<Vec<_>>()
+    );
     assert_eq!(queues.delivered("q", "a.org").await.unwrap(), first[3].seq);
     let statistics = queues.statistics("q").await.unwrap();
     assert_eq!((statistics.links, statistics.open_sites), (20, vec![("a.org".to_owned(), 4)]));
@@ -105,7 +112,10 @@ async fn work_queues(transport: &dyn Transport) {
     assert_eq!(queues.pull("q", "a.org", 100).await.unwrap(), []);
     // Another node opens the site: what is not acknowledged comes again.
     let again = open_and_pull(100).await;
-    assert_eq!(again.iter().map(|link| link.body.clone()).collect::<Vec<_>>(), (2..10).map(text).collect::<Vec<_>>());
+    assert_eq!(
+        again.iter().map(|link| link.body.clone()).collect::<Vec<_>>(),
+        (2..10).map(text).collect::<Vec<_>>()
+    );
     for link in &again {
         queues.acknowledge("q", link).await.unwrap();
     }
@@ -114,7 +124,10 @@ async fn work_queues(transport: &dyn Transport) {
     queues.close("q", "a.org").await.unwrap();
     queues.close("q", "a.org").await.unwrap();
     assert_eq!(queues.delivered("q", "a.org").await.unwrap(), 0);
-    assert_eq!((queues.content("q").await.unwrap().links, sites(None).await), (10, ["[::1]".to_owned()].into()));
+    assert_eq!(
+        (queues.content("q").await.unwrap().links, sites(None).await),
+        (10, ["[::1]".to_owned()].into())
+    );
     purge(queues).await;
 }
 
@@ -143,7 +156,8 @@ async fn stream(transport: &dyn Transport) {
     let mut stored = Vec::new();
     for n in 0..100 {
         let node_id = if n % 3 == 0 { a } else { b };
-        let position = transport.publish(node_id, &format!("{node_id}.1.{n}-{n}"), text(n)).await.unwrap();
+        let position =
+            transport.publish(node_id, &format!("{node_id}.1.{n}-{n}"), text(n)).await.unwrap();
         assert_eq!(position.incarnation, before.incarnation);
         stored.push((node_id, position, text(n)));
     }
@@ -152,9 +166,15 @@ async fn stream(transport: &dyn Transport) {
     assert_eq!((after.incarnation, after.last), (before.incarnation, stored[99].1.seq));
     assert!(after.first_at.is_some());
     for expected in &stored {
-        assert_eq!(message(&mut live).await, *expected, "as published, in order, with the node of the subject");
+        assert_eq!(
+            message(&mut live).await,
+            *expected,
+            "as published, in order, with the node of the subject"
+        );
     }
-    let newest = |of| stored.iter().rev().find(|(node_id, ..)| *node_id == of).map(|(.., body)| body.clone());
+    let newest = |of| {
+        stored.iter().rev().find(|(node_id, ..)| *node_id == of).map(|(.., body)| body.clone())
+    };
     assert_eq!(transport.newest(a).await.unwrap(), newest(a));
     assert_eq!(transport.newest(b).await.unwrap(), newest(b));
     assert_eq!(transport.newest(NodeId::random()).await.unwrap(), None);
@@ -177,7 +197,8 @@ async fn stream(transport: &dyn Transport) {
     }
     assert_eq!(message(&mut other).await, stored[0]);
     // The last message, when it arrives.
-    let mut next = transport.read(Position { incarnation: before.incarnation, seq: after.last + 1 });
+    let mut next =
+        transport.read(Position { incarnation: before.incarnation, seq: after.last + 1 });
     assert!(next.next().now_or_never().is_none(), "nothing is stored");
     let position = transport.publish(a, "later", text(7)).await.unwrap();
     assert_eq!(message(&mut next).await, (a, position, text(7)));
@@ -198,19 +219,31 @@ async fn cells(transport: &dyn Transport) {
     };
     let there = cells.get(table, "a").await.unwrap().unwrap();
     assert_eq!((there.revision, &there.value), (first, &value("1")));
-    assert_eq!(cells.swap(table, "a", None, value("x")).await.unwrap(), SwapOutcome::Lost(Some(there.clone())));
-    let SwapOutcome::Done(second) = cells.swap(table, "a", Some(first), value("2")).await.unwrap() else {
+    assert_eq!(
+        cells.swap(table, "a", None, value("x")).await.unwrap(),
+        SwapOutcome::Lost(Some(there.clone()))
+    );
+    let SwapOutcome::Done(second) = cells.swap(table, "a", Some(first), value("2")).await.unwrap()
+    else {
         panic!("mine")
     };
     assert!(second > first);
     match cells.swap(table, "a", Some(first), value("x")).await.unwrap() {
-        SwapOutcome::Lost(Some(cell)) => assert_eq!((cell.revision, cell.value), (second, value("2"))),
+        SwapOutcome::Lost(Some(cell)) => {
+            assert_eq!((cell.revision, cell.value), (second, value("2")))
+        }
         other => panic!("{other:?}"),
     }
-    assert!(matches!(cells.delete(table, "a", Some(first)).await.unwrap(), SwapOutcome::Lost(Some(_))));
+    assert!(matches!(
+        cells.delete(table, "a", Some(first)).await.unwrap(),
+        SwapOutcome::Lost(Some(_))
+    ));
     assert!(matches!(cells.delete(table, "a", Some(second)).await.unwrap(), SwapOutcome::Done(_)));
     assert_eq!(cells.get(table, "a").await.unwrap(), None);
-    assert_eq!(cells.swap(table, "a", Some(second), value("x")).await.unwrap(), SwapOutcome::Lost(None));
+    assert_eq!(
+        cells.swap(table, "a", Some(second), value("x")).await.unwrap(),
+        SwapOutcome::Lost(None)
+    );
     assert!(
         matches!(cells.swap(table, "a", None, value("3")).await.unwrap(), SwapOutcome::Done(third) if third > second)
     );
@@ -218,7 +251,22 @@ async fn cells(transport: &dyn Transport) {
     assert!(matches!(cells.delete(table, "never", None).await.unwrap(), SwapOutcome::Done(_)));
     // Any text is a key, and no two keys share a cell.
     let long = "k".repeat(512);
-    let keys = ["", ".", "..", "a.b", "a..b", "A", "=2E", "ä €", "*", ">", "a b", "\u{0}", "a/b", long.as_str()];
+    let keys = [
+        "",
+        ".",
+        "..",
+        "a.b",
+        "a..b",
+        "A",
+        "=2E",
+        "ä €",
+        "*",
+        ">",
+        "a b",
+        "\u{0}",
+        "a/b",
+        long.as_str(),
+    ];
     for key in keys {
         cells.put(table, key, Bytes::from(key.to_owned())).await.unwrap();
     }
@@ -237,14 +285,23 @@ async fn races(transport: &dyn Transport) {
     let (cells, table) = (transport.cells(), Table::Hosts);
     for round in 0..20 {
         let key = format!("race.{round}");
-        let seen = if round % 2 == 0 { None } else { Some(cells.put(table, &key, Bytes::new()).await.unwrap()) };
+        let seen = if round % 2 == 0 {
+            None
+        } else {
+            Some(cells.put(table, &key, Bytes::new()).await.unwrap())
+        };
         let claims = (0..8u8).map(|claimer| {
             let key = &key;
-            async move { (claimer, cells.swap(table, key, seen, Bytes::from(vec![claimer])).await.unwrap()) }
+            async move {
+                (claimer, cells.swap(table, key, seen, Bytes::from(vec![claimer])).await.unwrap())
+            }
         });
         let ends = futures_util::future::join_all(claims).await;
-        let winners: Vec<u8> =
-            ends.iter().filter(|(_, end)| matches!(end, SwapOutcome::Done(_))).map(|(claimer, _)| *claimer).collect();
+        let winners: Vec<u8> = ends
+            .iter()
+            .filter(|(_, end)| matches!(end, SwapOutcome::Done(_)))
+            .map(|(claimer, _)| *claimer)
+            .collect();
         assert_eq!(winners.len(), 1, "{ends:?}");
         for (_, end) in ends {
             if let SwapOutcome::Lost(cell) = end {
@@ -294,8 +351,13 @@ async fn blobs(transport: &dyn Transport) {
     assert!(matches!(blobs.get("share", 4_999_999).await, Err(TransportError::Invalid(_))));
     blobs.put("share", "covers 9 ä", Bytes::from_static(b"new")).await.unwrap();
     assert_eq!(blobs.get("share", 100).await.unwrap().unwrap(), &b"new"[..]);
-    let listed: BTreeSet<_> =
-        blobs.list().await.unwrap().into_iter().map(|blob| (blob.name, blob.note, blob.len)).collect();
+    let listed: BTreeSet<_> = blobs
+        .list()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|blob| (blob.name, blob.note, blob.len))
+        .collect();
     let blob = |name: &str, note: &str, len| (name.to_owned(), note.to_owned(), len);
     assert_eq!(listed, BTreeSet::from([blob("share", "covers 9 ä", 3), blob("empty", "", 0)]));
     blobs.delete("share").await.unwrap();
@@ -314,7 +376,10 @@ async fn signals(transport: &dyn Transport) {
     let hears = async { heard.next().await.unwrap().unwrap() };
     let says = async {
         loop {
-            transport.signal(other, RetransmitRequest { epoch: 1, first: 1, last: 1 }).await.unwrap();
+            transport
+                .signal(other, RetransmitRequest { epoch: 1, first: 1, last: 1 })
+                .await
+                .unwrap();
             transport.signal(own, want).await.unwrap();
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -1,4 +1,5 @@
-//! The rows of the fault suite in which a node itself fails or an operator steps in. See `cluster_faults`.
+//! The rows of the fault suite in which a node itself fails or an operator steps in. See
+//! `cluster_faults`.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,8 @@ fn row_03_a_node_is_killed_inside_its_steps() {
     nodes.begun();
     let mut lives = 0;
     for _ in 0..times(1, 2, 40) {
-        // Each failpoint after every other one: the next process begins with what was left half done.
+        // Each failpoint after every other one: the next process begins with what was left half
+        // done.
         for last in (1..order.len()).rev() {
             order.swap(last, rng.below(last as u64 + 1) as usize);
         }
@@ -93,7 +95,9 @@ fn row_07_a_brokers_disk_loses_and_changes_what_it_had() {
             // One broker alone, or all at once: then only the nodes' logs have a whole copy.
             let all = round % 3 == 2;
             let hurt: Vec<usize> = if all { vec![0, 1, 2] } else { vec![round % 3] };
-            (0..3).filter(|broker| all || hurt.contains(broker)).for_each(|broker| servers.kill(broker));
+            (0..3)
+                .filter(|broker| all || hurt.contains(broker))
+                .for_each(|broker| servers.kill(broker));
             for broker in &hurt {
                 assert!(servers.damage(*broker, "FW_suite", round % 2 == 0, |n| rng.below(n)) > 0);
             }
@@ -129,7 +133,9 @@ fn row_11_a_nodes_disk_is_full() {
         nodes.begun();
         let begun = Instant::now();
         let said = |nodes: &Nodes| nodes.all[0].said().unwrap();
-        let is_full = |nodes: &Nodes| said(nodes).status.stopped.is_some_and(|why| why.contains("No space left"));
+        let is_full = |nodes: &Nodes| {
+            said(nodes).status.stopped.is_some_and(|why| why.contains("No space left"))
+        };
         // Preallocated and freed space is used up first.
         for _ in 0..15 {
             fill(&place);
@@ -147,8 +153,9 @@ fn row_11_a_nodes_disk_is_full() {
         let after = said(&nodes);
         free(&place);
         // It recovers without help.
-        let all_there =
-            |said: &NodeReport| said.status.stopped.is_none() && said.status.position as usize >= after.recorded;
+        let all_there = |said: &NodeReport| {
+            said.status.stopped.is_none() && said.status.position as usize >= after.recorded
+        };
         nodes.wait_until(&[0], "what was recorded is on disk", all_there);
         for node in &mut nodes.all {
             let recorded = node.said().unwrap().recorded;
@@ -171,7 +178,8 @@ fn row_12_a_nodes_clock_jumps() {
     if !servers::is_available() {
         return;
     }
-    let jumps = [MINUTE, -MINUTE, 60 * MINUTE, -60 * MINUTE, 10 * 365 * 24 * 60 * MINUTE, 20 * MINUTE];
+    let jumps =
+        [MINUTE, -MINUTE, 60 * MINUTE, -60 * MINUTE, 10 * 365 * 24 * 60 * MINUTE, 20 * MINUTE];
     for round in 0..times(1, 2, 10) {
         let mut servers = Servers::start(3);
         let mut nodes = Nodes::new(3, &servers.urls());
@@ -184,7 +192,9 @@ fn row_12_a_nodes_clock_jumps() {
             nodes.all[0].tell(&NodeCommand::Clock(*ms));
             wait(1500);
             if ms.abs() > 10 * MINUTE {
-                let says = |said: &NodeReport| said.status.stopped.as_ref().is_some_and(|why| why.contains("clock"));
+                let says = |said: &NodeReport| {
+                    said.status.stopped.as_ref().is_some_and(|why| why.contains("clock"))
+                };
                 nodes.wait_until(&[0], "it reports a wrong clock", says);
             }
             if (n + round) % 2 == 0 {
@@ -219,8 +229,11 @@ fn row_12_a_nodes_clock_jumps() {
 /// Returns a message with one attempt.
 fn message(position: u64) -> Bytes {
     let attempt = attempt(&mut TestRng(1), 5, 0);
-    let heuristics: Vec<(&str, &str)> =
-        attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+    let heuristics: Vec<(&str, &str)> = attempt
+        .heuristics
+        .iter()
+        .map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value))
+        .collect();
     let mut builder = Builder::new(1, 0, position);
     let fact = RemoteAttempt {
         at: Timestamp::now(),
@@ -256,12 +269,16 @@ fn row_13_other_releases_are_in_the_pool() {
         let stranger = NodeId::random();
         for n in 1..=3 {
             let body = with_version(&message(n), VERSION.0 + 1, 0);
-            runtime.block_on(nats.publish(stranger, &format!("{stranger}.1.{n}-{n}"), body)).unwrap();
+            runtime
+                .block_on(nats.publish(stranger, &format!("{stranger}.1.{n}-{n}"), body))
+                .unwrap();
         }
         let named = |said: &NodeReport| {
             let of = said.status.peers.iter().find(|peer| peer.node == stranger.to_string());
             said.status.counts.rejected >= 3
-                && of.is_some_and(|peer| peer.rejected.as_ref().is_some_and(|why| why.contains("newer release")))
+                && of.is_some_and(|peer| {
+                    peer.rejected.as_ref().is_some_and(|why| why.contains("newer release"))
+                })
         };
         nodes.wait_until(&[0, 1, 2], "a node that is too new is reported", named);
         nodes.exact_for_late_comers_too(&servers.urls());
@@ -302,8 +319,10 @@ fn row_15_a_domain_is_forgotten_while_nodes_are_cut_off() {
         nodes.start_all(400, 100);
         proxy.cut(false);
         nodes.settle();
-        let oracle =
-            |nodes: &Nodes| Oracle { forgotten: Some((domain.to_owned(), until.as_millis())), ..nodes.oracle() };
+        let oracle = |nodes: &Nodes| Oracle {
+            forgotten: Some((domain.to_owned(), until.as_millis())),
+            ..nodes.oracle()
+        };
         forgotten_at(&mut nodes, &oracle);
         let late = nodes.add(&servers.urls());
         nodes.all[late].start(0, 1);
@@ -338,9 +357,12 @@ fn row_16_a_liar_is_excluded_and_included_again() {
         wait(1500);
         let liar = nodes.all[2].said().unwrap().status.node;
         let nats = operator(&runtime, &servers);
-        runtime.block_on(nats.cells().put(Table::Excluded, &liar, Bytes::from_static(b"it lies"))).unwrap();
+        runtime
+            .block_on(nats.cells().put(Table::Excluded, &liar, Bytes::from_static(b"it lies")))
+            .unwrap();
         let is_out = |said: &NodeReport| {
-            said.status.node == liar || said.status.peers.iter().any(|peer| peer.node == liar && peer.excluded)
+            said.status.node == liar
+                || said.status.peers.iter().any(|peer| peer.node == liar && peer.excluded)
         };
         nodes.wait_until(&[0, 1], "the liar is excluded", is_out);
         nodes.wait_until(&[2], "the liar knows", |said| said.status.excluded && said.is_done);
@@ -351,11 +373,16 @@ fn row_16_a_liar_is_excluded_and_included_again() {
         let late = nodes.add(&servers.urls());
         nodes.all[late].start(0, 1);
         nodes.settle_among(&[0, 1, late]);
-        let honest = Oracle { logs: nodes.all[..2].iter().map(|node| node.dir.clone()).collect(), ..Oracle::default() };
+        let honest = Oracle {
+            logs: nodes.all[..2].iter().map(|node| node.dir.clone()).collect(),
+            ..Oracle::default()
+        };
         nodes.wait_until(&[0, 1, late], "the liar is excluded", is_out);
         nodes.check_of(&[0, 1, late], &honest);
         runtime.block_on(nats.cells().delete(Table::Excluded, &liar, None)).unwrap();
-        let is_back = |said: &NodeReport| !said.status.excluded && said.status.peers.iter().all(|peer| !peer.excluded);
+        let is_back = |said: &NodeReport| {
+            !said.status.excluded && said.status.peers.iter().all(|peer| !peer.excluded)
+        };
         nodes.wait_until(&[0, 1, 2, late], "the liar is back", is_back);
         nodes.exact_for_late_comers_too(&servers.urls());
         (0..3).for_each(|broker| servers.kill(broker));

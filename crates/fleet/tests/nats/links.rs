@@ -30,9 +30,10 @@ async fn a_failed_link_is_paused_at_all_nodes_of_the_egress_group() {
         return;
     }
     let (servers, dir) = (Servers::start(1), tempfile::tempdir().unwrap());
-    // Never ahead of the broker's clock, so that pauses last for their whole time. The clock starts five minutes
-    // behind, and both pauses are over by then.
-    let clock = Arc::new(Clock::fixed(Timestamp::from_millis(Timestamp::now().as_millis() - 300_000)));
+    // Never ahead of the broker's clock, so that pauses last for their whole time. The clock starts
+    // five minutes behind, and both pauses are over by then.
+    let clock =
+        Arc::new(Clock::fixed(Timestamp::from_millis(Timestamp::now().as_millis() - 300_000)));
     let a = node(&servers, &dir.path().join("a"), &clock, "").await;
     let b = node(&servers, &dir.path().join("b"), &clock, "").await;
     let c = node(&servers, &dir.path().join("c"), &clock, "eu").await;

@@ -1,7 +1,7 @@
 //! The transport over NATS, against real brokers on loopback that are killed, stopped and wiped.
 //!
-//! The tests need the nats-server that `.ci/nats-server` installs, and start it only if `FETCHWISE_SYSTEM_TESTS` is
-//! set. Otherwise they print `SKIPPED` and pass.
+//! The tests need the nats-server that `.ci/nats-server` installs, and start it only if
+//! `FETCHWISE_SYSTEM_TESTS` is set. Otherwise they print `SKIPPED` and pass.
 #![allow(clippy::unwrap_used, reason = "an error fails the test")]
 #![allow(unreachable_pub, reason = "the tests of other crates use its modules")]
 

@@ -1,4 +1,5 @@
-//! Nodes as separate processes that can be killed, and the naive fold that each of them is compared with.
+//! Nodes as separate processes that can be killed, and the naive fold that each of them is compared
+//! with.
 //!
 //! A node is this test program again: see `node_process`.
 //!
@@ -104,12 +105,29 @@ impl Node {
         assert!(self.process.is_none());
         let _ = fs::remove_file(beside(&self.dir, "said"));
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["node_process::node", "--exact", "--ignored", "--nocapture", "--test-threads", "1"]);
-        command.env("FETCHWISE_TEST_NODE", &self.dir).env("FETCHWISE_TEST_URLS", self.urls.join(","));
-        command.env("FETCHWISE_TEST_COUNT", count.to_string()).env("FETCHWISE_TEST_RATE", rate.to_string());
+        command.args([
+            "node_process::node",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+            "--test-threads",
+            "1",
+        ]);
+        command
+            .env("FETCHWISE_TEST_NODE", &self.dir)
+            .env("FETCHWISE_TEST_URLS", self.urls.join(","));
+        command
+            .env("FETCHWISE_TEST_COUNT", count.to_string())
+            .env("FETCHWISE_TEST_RATE", rate.to_string());
         command.env("FETCHWISE_TEST_SEED", (self.number + 1).to_string());
-        command.envs(self.settings.iter().map(|(name, value)| (format!("FETCHWISE_TEST_{name}"), value)));
-        let log = fs::OpenOptions::new().create(true).append(true).open(beside(&self.dir, "log")).unwrap();
+        command.envs(
+            self.settings.iter().map(|(name, value)| (format!("FETCHWISE_TEST_{name}"), value)),
+        );
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(beside(&self.dir, "log"))
+            .unwrap();
         // Its standard input ends with this process, and it ends with its input.
         command.stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log);
         self.process = Some(command.spawn().unwrap());
@@ -199,12 +217,21 @@ impl Nodes {
         let number = self.all.len();
         let dir = self.folder.path().join(format!("node{number}"));
         fs::create_dir_all(&dir).unwrap();
-        self.all.push(Node { dir, urls: urls.to_vec(), number, settings: Vec::new(), process: None });
+        self.all.push(Node {
+            dir,
+            urls: urls.to_vec(),
+            number,
+            settings: Vec::new(),
+            process: None,
+        });
         number
     }
 
     pub fn start_all(&mut self, count: usize, rate: usize) {
-        self.all.iter_mut().filter(|node| node.process.is_none()).for_each(|node| node.start(count, rate));
+        self.all
+            .iter_mut()
+            .filter(|node| node.process.is_none())
+            .for_each(|node| node.start(count, rate));
     }
 
     /// Waits until every running node has published something.
@@ -213,9 +240,13 @@ impl Nodes {
         let has = |node: &Node| node.said().is_some_and(|said| said.status.published > 0);
         while !self.all.iter().filter(|node| node.is_up()).all(has) {
             if begun.elapsed() > PATIENCE {
-                let refused = |node: &Node| fs::read_to_string(beside(&node.dir, REFUSED)).unwrap_or_default();
-                let how = |node: &Node| format!("{:#?}\n{}\n{}", node.said(), refused(node), node.log());
-                let all: Vec<String> = self.all.iter().filter(|node| node.is_up()).map(how).collect();
+                let refused = |node: &Node| {
+                    fs::read_to_string(beside(&node.dir, REFUSED)).unwrap_or_default()
+                };
+                let how =
+                    |node: &Node| format!("{:#?}\n{}\n{}", node.said(), refused(node), node.log());
+                let all: Vec<String> =
+                    self.all.iter().filter(|node| node.is_up()).map(how).collect();
                 panic!("a node does not start: {}", all.join("\n----\n"));
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -234,17 +265,23 @@ impl Nodes {
         let mut calm = 0;
         while calm < 3 {
             std::thread::sleep(Duration::from_millis(200));
-            let up: Vec<&Node> = who.iter().map(|n| &self.all[*n]).filter(|node| node.is_up()).collect();
+            let up: Vec<&Node> =
+                who.iter().map(|n| &self.all[*n]).filter(|node| node.is_up()).collect();
             let said: Vec<Option<NodeReport>> = up.iter().map(|node| node.said()).collect();
-            let tops: Vec<(&str, u64)> =
-                said.iter().flatten().map(|said| (said.status.node.as_str(), said.status.position)).collect();
+            let tops: Vec<(&str, u64)> = said
+                .iter()
+                .flatten()
+                .map(|said| (said.status.node.as_str(), said.status.position))
+                .collect();
             let knows = |said: &NodeReport| {
                 let of = |node_id: &str| said.status.peers.iter().find(|peer| peer.node == node_id);
                 said.is_done
                     && said.status.converged
                     && tops.iter().all(|(node_id, top)| {
                         *node_id == said.status.node
-                            || of(node_id).is_some_and(|peer| peer.position >= *top && peer.missing_records == 0)
+                            || of(node_id).is_some_and(|peer| {
+                                peer.position >= *top && peer.missing_records == 0
+                            })
                     })
             };
             let is_calm = said.iter().all(|said| said.as_ref().is_some_and(knows));
@@ -306,7 +343,9 @@ impl Nodes {
             let begun = Instant::now();
             let answer = loop {
                 let answer = fs::read_to_string(beside(&node.dir, "answer")).unwrap_or_default();
-                if let Some(("\n", rest)) = answer.strip_prefix(&number.to_string()).map(|rest| rest.split_at(1)) {
+                if let Some(("\n", rest)) =
+                    answer.strip_prefix(&number.to_string()).map(|rest| rest.split_at(1))
+                {
                     break rest.to_owned();
                 }
                 assert!(begun.elapsed() < PATIENCE, "no response: {}", node.log());

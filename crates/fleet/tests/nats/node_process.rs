@@ -1,6 +1,8 @@
-//! The process of a node: it records synthetic attempts at a fixed rate and reports its status in a file.
+//! The process of a node: it records synthetic attempts at a fixed rate and reports its status in a
+//! file.
 //!
-//! It is this test program again, which runs the ignored test `node_process::node` with settings from its environment.
+//! It is this test program again, which runs the ignored test `node_process::node` with settings
+//! from its environment.
 //!
 //! Invariants: a comparison uses the evidence in memory.
 
@@ -71,7 +73,8 @@ fn node() {
             }
         }));
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(live(dir));
 }
 
@@ -85,7 +88,9 @@ fn clock() -> (Arc<Clock>, Arc<AtomicI64>) {
     let (goes, by) = (Arc::clone(&clock), Arc::clone(&off));
     std::thread::spawn(move || {
         loop {
-            goes.set(Timestamp::from_millis(Timestamp::now().as_millis() + by.load(Ordering::Relaxed)));
+            goes.set(Timestamp::from_millis(
+                Timestamp::now().as_millis() + by.load(Ordering::Relaxed),
+            ));
             std::thread::sleep(Duration::from_millis(2));
         }
     });
@@ -97,8 +102,11 @@ async fn join(dir: &Path, journal: &Arc<Journal>, selector: &Arc<Selector>) -> O
     let nats = Nats::connect(NatsSettings::new(urls.split(','), "suite")).await.unwrap();
     // A node that cannot wait goes on alone.
     let _ = nats.ready(Duration::from_secs(5)).await;
-    let transport: Arc<dyn Transport> =
-        if setting::<String>("NEWER").is_some() { Arc::new(NextRelease(nats)) } else { Arc::new(nats) };
+    let transport: Arc<dyn Transport> = if setting::<String>("NEWER").is_some() {
+        Arc::new(NextRelease(nats))
+    } else {
+        Arc::new(nats)
+    };
     let mut options = Options::default();
     options.pool = "suite".into();
     options.timing = timing();
@@ -144,11 +152,13 @@ async fn live(dir: PathBuf) {
     let (mut count, rate, seed): (usize, u32, u64) =
         (setting("COUNT").unwrap(), setting("RATE").unwrap(), setting("SEED").unwrap());
     let (clock, off) = clock();
-    let (journal, _) = Journal::open(&dir, JournalOptions::default().durability(Durability::Os)).unwrap();
+    let (journal, _) =
+        Journal::open(&dir, JournalOptions::default().durability(Durability::Os)).unwrap();
     let selector = Arc::new(selector(&clock));
     journal::load(&dir, &selector, Timestamp::now()).unwrap();
     let (mut recorded, mut refused) = (0, 0);
-    journal::replay(&dir, |_, entry| recorded += usize::from(matches!(entry, Entry::Attempt(_)))).unwrap();
+    journal::replay(&dir, |_, entry| recorded += usize::from(matches!(entry, Entry::Attempt(_))))
+        .unwrap();
     let journal = Arc::new(journal);
     let Some(fleet) = join(&dir, &journal, &selector).await else { return };
     let (tells, mut told) = tokio::sync::mpsc::unbounded_channel();
@@ -160,7 +170,8 @@ async fn live(dir: PathBuf) {
         std::process::exit(0);
     });
     let mut samples = setting::<String>("SAMPLES").map(|_| {
-        let file = fs::OpenOptions::new().create(true).append(true).open(beside(&dir, "samples")).unwrap();
+        let file =
+            fs::OpenOptions::new().create(true).append(true).open(beside(&dir, "samples")).unwrap();
         Samples { file, tops: Default::default() }
     });
     // Each process has a different seed.
@@ -173,7 +184,8 @@ async fn live(dir: PathBuf) {
         tokio::select! {
             _ = next.tick(), if recorded < count => {
                 let mut attempt = draw(&mut rng, &clock);
-                // In a measured crawl one of 500 attempts is blocked, because each block results in a separate message.
+                // In a measured crawl one of 500 attempts is blocked, because each block results in
+                // a separate message.
                 while is_real && attempt.is_banned && rng.below(50) > 0 {
                     attempt = draw(&mut rng, &clock);
                 }
@@ -205,9 +217,14 @@ async fn live(dir: PathBuf) {
     }
 }
 
-/// Returns the expected evidence of a node of scope `own`: all that it recorded, what it has applied of the others, and
-/// global evidence of the rest.
-fn of_divided(own: &Path, oracle: &Oracle, divided: &Handovers, clock: &Arc<Clock>) -> EvidenceSnapshot {
+/// Returns the expected evidence of a node of scope `own`: all that it recorded, what it has
+/// applied of the others, and global evidence of the rest.
+fn of_divided(
+    own: &Path,
+    oracle: &Oracle,
+    divided: &Handovers,
+    clock: &Arc<Clock>,
+) -> EvidenceSnapshot {
     let (all, name) = (selector(clock), divided.names[own].parse::<NodeId>().unwrap());
     for dir in &oracle.logs {
         let taken = divided.taken.iter().rfind(|taken| taken.by == own && taken.of == *dir);
@@ -218,7 +235,8 @@ fn of_divided(own: &Path, oracle: &Oracle, divided: &Handovers, clock: &Arc<Cloc
             let Entry::Attempt(attempt) = entry else { return };
             number += 1;
             let site = attempt.heuristic("site").unwrap();
-            let is_taken = taken.is_some_and(|taken| number <= taken.attempts) && owner(site, &among) == Some(name);
+            let is_taken = taken.is_some_and(|taken| number <= taken.attempts)
+                && owner(site, &among) == Some(name);
             match dir == own || is_taken {
                 true => all.observe(&attempt),
                 false => with_fact(&attempt, &all, |fact| all.learned().receive_global_part(fact)),
@@ -229,8 +247,8 @@ fn of_divided(own: &Path, oracle: &Oracle, divided: &Handovers, clock: &Arc<Cloc
     all.learned().evidence_snapshot(NOW, 0.0)
 }
 
-/// Compares the evidence in memory with `oracle`: the distance, the number of keys, and whether forgotten domains are
-/// gone.
+/// Compares the evidence in memory with `oracle`: the distance, the number of keys, and whether
+/// forgotten domains are gone.
 fn compare(own: &Path, oracle: &Oracle, selector: &Selector, clock: &Arc<Clock>) -> String {
     let dirs: Vec<&Path> = oracle.logs.iter().map(PathBuf::as_path).collect();
     // A log and the one restored from it have their beginning in common.
@@ -238,16 +256,18 @@ fn compare(own: &Path, oracle: &Oracle, selector: &Selector, clock: &Arc<Clock>)
     let expected = naive(&dirs, clock, |dir, attempt| {
         let at = attempt.attempted_at.as_millis();
         let is_late = dir != own && oracle.latest.is_some_and(|latest| at > latest);
-        let is_forgotten = oracle
-            .forgotten
-            .as_ref()
-            .is_some_and(|(domain, until)| at <= *until && attempt.heuristic("domain") == Some(domain));
+        let is_forgotten = oracle.forgotten.as_ref().is_some_and(|(domain, until)| {
+            at <= *until && attempt.heuristic("domain") == Some(domain)
+        });
         !is_late && !is_forgotten && seen.borrow_mut().insert(attempt.id)
     });
-    let expected = oracle.divided.as_ref().map_or(expected, |divided| of_divided(own, oracle, divided, clock));
+    let expected =
+        oracle.divided.as_ref().map_or(expected, |divided| of_divided(own, oracle, divided, clock));
     let found = selector.learned().evidence_snapshot(NOW, 0.0);
     let far = found.distance(&expected).0;
-    let is_known =
-        oracle.forgotten.as_ref().is_some_and(|(domain, _)| found.has_domain(domain) && !expected.has_domain(domain));
+    let is_known = oracle
+        .forgotten
+        .as_ref()
+        .is_some_and(|(domain, _)| found.has_domain(domain) && !expected.has_domain(domain));
     format!("{far} {} {}", expected.keys(), if is_known { "unclean" } else { "clean" })
 }

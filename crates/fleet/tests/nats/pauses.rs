@@ -1,4 +1,5 @@
-//! Pauses and trials over real brokers: a pause of one node applies to all, and one node makes the trial.
+//! Pauses and trials over real brokers: a pause of one node applies to all, and one node makes the
+//! trial.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use fetchwise::visit::{Fetch, VisitOutcome};
 use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::transport::{
-    Blobs, Cell, Cells, Change, Delivery, Position, RetransmitRequest, StreamBounds, SwapOutcome, Table, Transport,
-    TransportError,
+    Blobs, Cell, Cells, Change, Delivery, Position, RetransmitRequest, StreamBounds, SwapOutcome,
+    Table, Transport, TransportError,
 };
 use fetchwise_testsite::poll::until;
 use futures_util::StreamExt;
@@ -33,7 +34,8 @@ async fn node(servers: &Servers, clock: &Arc<Clock>, egress: &str) -> Sharer {
     sharer(Arc::new(connect(servers).await), NodeId::random(), clock, egress)
 }
 
-/// Waits until `node` has heard everything that was stored before: a pause of another node of its group.
+/// Waits until `node` has heard everything that was stored before: a pause of another node of its
+/// group.
 async fn has_heard_all(node: &Sharer, other: &Sharer) {
     (0..3).for_each(|page| be_blocked(other, "last.example", page));
     until("the last pause", || node.selector.host_pause("last.example").is_some()).await;
@@ -48,13 +50,19 @@ struct Going {
 
 impl Going {
     fn start() -> Self {
-        let going =
-            Self { clock: Arc::new(Clock::fixed(Timestamp::now())), ahead_ms: Arc::default(), is_over: Arc::default() };
+        let going = Self {
+            clock: Arc::new(Clock::fixed(Timestamp::now())),
+            ahead_ms: Arc::default(),
+            is_over: Arc::default(),
+        };
         let (clock, ahead) = (Arc::clone(&going.clock), Arc::clone(&going.ahead_ms));
         let is_over = Arc::clone(&going.is_over);
         std::thread::spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                clock.set(Timestamp::now().saturating_add(Duration::from_millis(ahead.load(Ordering::Relaxed))));
+                clock.set(
+                    Timestamp::now()
+                        .saturating_add(Duration::from_millis(ahead.load(Ordering::Relaxed))),
+                );
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
@@ -75,7 +83,8 @@ impl Drop for Going {
     }
 }
 
-/// Brokers whose clock runs with that of the nodes: the times at which cells were stored are shifted.
+/// Brokers whose clock runs with that of the nodes: the times at which cells were stored are
+/// shifted.
 struct ShiftedNats {
     nats: Nats,
     ahead_ms: Arc<AtomicU64>,
@@ -83,13 +92,24 @@ struct ShiftedNats {
 
 impl ShiftedNats {
     fn shift(&self, cell: Cell) -> Cell {
-        Cell { at: cell.at.saturating_add(Duration::from_millis(self.ahead_ms.load(Ordering::Relaxed))), ..cell }
+        Cell {
+            at: cell
+                .at
+                .saturating_add(Duration::from_millis(self.ahead_ms.load(Ordering::Relaxed))),
+            ..cell
+        }
     }
 }
 
 impl Cells for ShiftedNats {
-    fn get<'a>(&'a self, table: Table, key: &'a str) -> BoxFuture<'a, Result<Option<Cell>, TransportError>> {
-        Box::pin(async move { Ok(self.nats.cells().get(table, key).await?.map(|cell| self.shift(cell))) })
+    fn get<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Cell>, TransportError>> {
+        Box::pin(async move {
+            Ok(self.nats.cells().get(table, key).await?.map(|cell| self.shift(cell)))
+        })
     }
 
     fn swap<'a>(
@@ -102,7 +122,12 @@ impl Cells for ShiftedNats {
         self.nats.cells().swap(table, key, seen, value)
     }
 
-    fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>> {
+    fn put<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+        value: Bytes,
+    ) -> BoxFuture<'a, Result<u64, TransportError>> {
         self.nats.cells().put(table, key, value)
     }
 
@@ -116,13 +141,16 @@ impl Cells for ShiftedNats {
     }
 
     fn watch(&self, table: Table) -> BoxStream<'_, Result<Change, TransportError>> {
-        let shift = |change: Change| Change { cell: change.cell.map(|cell| self.shift(cell)), ..change };
+        let shift =
+            |change: Change| Change { cell: change.cell.map(|cell| self.shift(cell)), ..change };
         Box::pin(self.nats.cells().watch(table).map(move |change| change.map(shift)))
     }
 
     fn list(&self, table: Table) -> BoxFuture<'_, Result<Vec<(String, Cell)>, TransportError>> {
         let shift = |(key, cell)| (key, self.shift(cell));
-        Box::pin(async move { Ok(self.nats.cells().list(table).await?.into_iter().map(shift).collect()) })
+        Box::pin(async move {
+            Ok(self.nats.cells().list(table).await?.into_iter().map(shift).collect())
+        })
     }
 
     fn incarnation(&self, table: Table) -> BoxFuture<'_, Result<Option<u64>, TransportError>> {
@@ -156,7 +184,11 @@ impl Transport for ShiftedNats {
         self.nats.blobs()
     }
 
-    fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn signal(
+        &self,
+        to: NodeId,
+        want: RetransmitRequest,
+    ) -> BoxFuture<'_, Result<(), TransportError>> {
         self.nats.signal(to, want)
     }
 
@@ -187,11 +219,18 @@ async fn one_trial_each(mut servers: Servers, hosts: usize, kills: &[usize]) {
     for (n, host) in names.iter().enumerate() {
         (0..3).for_each(|page| be_blocked(&nodes[n % 8], host, page));
         let told = Instant::now();
-        until("a pause at all nodes", || nodes.iter().all(|node| node.selector.host_pause(host).is_some())).await;
+        until("a pause at all nodes", || {
+            nodes.iter().all(|node| node.selector.host_pause(host).is_some())
+        })
+        .await;
         delays.push(told.elapsed());
     }
     delays.sort_unstable();
-    println!("paused at all 8 nodes: p50 {:?}, p99 {:?}", percentile(&delays, 50), percentile(&delays, 99));
+    println!(
+        "paused at all 8 nodes: p50 {:?}, p99 {:?}",
+        percentile(&delays, 50),
+        percentile(&delays, 99)
+    );
     kills.iter().for_each(|broker| servers.kill(*broker));
     // All at once, when the pause ends.
     going.set_ahead(PAUSE).await;
@@ -205,17 +244,20 @@ async fn one_trial_each(mut servers: Servers, hosts: usize, kills: &[usize]) {
         ends(&mut visit, fetch, n % 2 == 0).await;
     }
     until("the end of the trials at all nodes", || {
-        let settled = |host: &String, is_fine: bool, node: &Sharer| match node.selector.host_pause(host) {
-            None => is_fine,
-            Some(until) => !is_fine && until > going.clock.now(),
-        };
-        nodes.iter().all(|node| names.iter().enumerate().all(|(n, host)| settled(host, n % 2 == 0, node)))
+        let settled =
+            |host: &String, is_fine: bool, node: &Sharer| match node.selector.host_pause(host) {
+                None => is_fine,
+                Some(until) => !is_fine && until > going.clock.now(),
+            };
+        nodes
+            .iter()
+            .all(|node| names.iter().enumerate().all(|(n, host)| settled(host, n % 2 == 0, node)))
     })
     .await;
 }
 
-/// Makes every node visit every host until each host is being tried, and checks that only one node tries it. Returns
-/// the node and its trial by host.
+/// Makes every node visit every host until each host is being tried, and checks that only one node
+/// tries it. Returns the node and its trial by host.
 async fn all_tried_out(
     nodes: &[Sharer],
     names: &[String],
@@ -246,7 +288,8 @@ async fn all_tried_out(
                 Err(end) => assert!(matches!(end, VisitOutcome::Paused { .. }), "{end:?}"),
             }
         }
-        // Brokers that elect a leader do not respond for a moment. A node without a response asks again.
+        // Brokers that elect a leader do not respond for a moment. A node without a response asks
+        // again.
         if winners.len() < names.len() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -283,7 +326,8 @@ async fn row_12_a_clock_that_is_wrong_makes_no_pause_longer() {
     let hour = Duration::from_secs(3600);
     let right = Arc::new(Clock::fixed(Timestamp::now()));
     let ahead = Arc::new(Clock::fixed(Timestamp::now().saturating_add(hour)));
-    let behind = Arc::new(Clock::fixed(Timestamp::from_millis(Timestamp::now().as_millis() - 3_600_000)));
+    let behind =
+        Arc::new(Clock::fixed(Timestamp::from_millis(Timestamp::now().as_millis() - 3_600_000)));
     let (b, c) = (node(&servers, &right, "").await, node(&servers, &right, "").await);
     for (n, clock) in [ahead, behind].iter().enumerate() {
         let (a, host) = (node(&servers, clock, "").await, format!("h{n}.example"));
@@ -297,7 +341,10 @@ async fn row_12_a_clock_that_is_wrong_makes_no_pause_longer() {
             has_heard_all(&b, &c).await;
         }
         let latest = Timestamp::now().saturating_add(meant);
-        assert!(b.selector.host_pause(&host).is_none_or(|until| until <= latest), "no longer than it was meant");
+        assert!(
+            b.selector.host_pause(&host).is_none_or(|until| until <= latest),
+            "no longer than it was meant"
+        );
         a.hosts.stop().await;
     }
 }
@@ -310,7 +357,8 @@ async fn blocks_at_three_nodes_pause_a_host_everywhere() {
     let servers = Servers::start(1);
     let clock = Arc::new(Clock::fixed(Timestamp::now()));
     let (a, b) = (node(&servers, &clock, "").await, node(&servers, &clock, "").await);
-    let (elsewhere, there) = (node(&servers, &clock, "eu").await, node(&servers, &clock, "eu").await);
+    let (elsewhere, there) =
+        (node(&servers, &clock, "eu").await, node(&servers, &clock, "eu").await);
     be_blocked(&a, "e.org", 1);
     assert_eq!(a.selector.observe_remote_block("e.org", 7, clock.now(), clock.now()), None);
     let long_ago = Timestamp::from_millis(clock.now().as_millis() - 700_000);
@@ -323,7 +371,11 @@ async fn blocks_at_three_nodes_pause_a_host_everywhere() {
     until("a pause at the other", || b.selector.host_pause("e.org").is_some()).await;
     assert_eq!(b.selector.host_pause("e.org"), a.selector.host_pause("e.org"));
     has_heard_all(&elsewhere, &there).await;
-    assert_eq!(elsewhere.selector.host_pause("e.org"), None, "other egress groups are not affected");
+    assert_eq!(
+        elsewhere.selector.host_pause("e.org"),
+        None,
+        "other egress groups are not affected"
+    );
     // An operator lifts it at the node that set it.
     a.selector.unpause_host("e.org", clock.now()).unwrap();
     until("the lifted pause at the other", || b.selector.host_pause("e.org").is_none()).await;
@@ -348,8 +400,8 @@ async fn without_a_broker_each_node_tries_a_host_once_and_reports_later() {
     servers.kill(0);
     until("both have noticed it", || links.iter().all(|link| !link.is_up())).await;
     clock.set(clock.now().saturating_add(PAUSE));
-    // No node goes at once, unless its random time is now. Each goes once within the minute after it has noticed that
-    // there is no response, and not again.
+    // No node goes at once, unless its random time is now. Each goes once within the minute after
+    // it has noticed that there is no response, and not again.
     let (mut gone, mut after) = ([0, 0], 0);
     for _ in 0..600 {
         for (n, node) in [&a, &b].into_iter().enumerate() {
@@ -367,8 +419,8 @@ async fn without_a_broker_each_node_tries_a_host_once_and_reports_later() {
     }
     assert_eq!(gone, [1, 1]);
     assert_eq!((a.hosts.counts().own_trials, b.hosts.counts().own_trials), (1, 1));
-    // A pause set meanwhile reaches the other node when the broker is back. It counts from the broker's time of storing
-    // it.
+    // A pause set meanwhile reaches the other node when the broker is back. It counts from the
+    // broker's time of storing it.
     clock.set(Timestamp::now());
     (0..3).for_each(|page| be_blocked(&a, "f.org", page));
     assert!(a.selector.host_pause("f.org").is_some());

@@ -62,15 +62,22 @@ async fn init_creates_everything_once_and_reports_differences() {
     assert!(made.iter().all(|made| made.state == StreamState::Created), "{made:?}");
     let again = nats.init(false).await.unwrap();
     assert!(again.iter().all(|made| made.state == StreamState::Exists), "{again:?}");
-    let day = NatsSettings { max_age: Duration::from_secs(86_400), max_bytes: Some(1 << 30), ..keeps };
+    let day =
+        NatsSettings { max_age: Duration::from_secs(86_400), max_bytes: Some(1 << 30), ..keeps };
     let day = Nats::connect(day).await.unwrap();
     day.ready(SOON).await.unwrap();
-    let words =
-        vec!["max_age is 604800 s, not 86400 s".to_owned(), "max_bytes is unlimited, not 1073741824".to_owned()];
+    let words = vec![
+        "max_age is 604800 s, not 86400 s".to_owned(),
+        "max_bytes is unlimited, not 1073741824".to_owned(),
+    ];
     let found = day.init(false).await.unwrap();
     assert_eq!(found[0].state, StreamState::Differs(words.clone()));
     assert!(found[1..].iter().all(|made| made.state == StreamState::Exists), "{found:?}");
-    assert_eq!(nats.init(false).await.unwrap()[0].state, StreamState::Exists, "a check changed nothing");
+    assert_eq!(
+        nats.init(false).await.unwrap()[0].state,
+        StreamState::Exists,
+        "a check changed nothing"
+    );
     assert_eq!(day.init(true).await.unwrap()[0].state, StreamState::Changed(words));
     assert!(day.init(false).await.unwrap().iter().all(|made| made.state == StreamState::Exists));
 }
@@ -82,7 +89,10 @@ async fn a_missing_broker_is_reported_with_its_address() {
     let nats = Nats::connect(NatsSettings::new([url], "test")).await.unwrap();
     let error = nats.ready(Duration::from_secs(2)).await.unwrap_err();
     assert!(matches!(error, TransportError::Away(_)), "{error:?}");
-    assert!(error.to_string().contains("127.0.0.1") && !error.to_string().contains("secret"), "{error}");
+    assert!(
+        error.to_string().contains("127.0.0.1") && !error.to_string().contains("secret"),
+        "{error}"
+    );
     assert!(!nats.is_up());
     assert!(matches!(nats.cells().get(Table::Hosts, "a").await, Err(TransportError::Away(_))));
 }
@@ -94,10 +104,16 @@ async fn a_wrong_password_is_refused_and_not_printed() {
     }
     let users = "authorization { users: [ { user: \"ops\", password: \"right\" } ] }";
     let servers = Servers::start_with(1, users);
-    let url = |word: &str| vec![servers.urls()[0].replace("nats://", &format!("nats://ops:{word}@"))];
+    let url =
+        |word: &str| vec![servers.urls()[0].replace("nats://", &format!("nats://ops:{word}@"))];
     let error = refused(NatsSettings::new(url("wrongword"), "test")).await;
     assert!(!error.to_string().contains("wrongword"), "{error}");
-    Nats::connect(NatsSettings::new(url("right"), "test")).await.unwrap().ready(SOON).await.unwrap();
+    Nats::connect(NatsSettings::new(url("right"), "test"))
+        .await
+        .unwrap()
+        .ready(SOON)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,7 +143,11 @@ async fn a_node_without_permission_learns_which_stream_is_missing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_in_process_broker_conforms() {
     let clock = std::sync::Arc::new(fetchwise::time::Clock::System);
-    conforms(&fetchwise_fleet::transport::in_process::InProcessBroker::new(clock, 1).node(NodeId::random())).await;
+    conforms(
+        &fetchwise_fleet::transport::in_process::InProcessBroker::new(clock, 1)
+            .node(NodeId::random()),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,8 +175,14 @@ async fn the_printed_permissions_are_sufficient_and_minimal() {
     assert!(nats.newest(own).await.unwrap().is_some() && nats.now().await.unwrap().is_some());
     cells.put(Table::Nodes, &name, Bytes::new()).await.unwrap();
     let host = |by| fetchwise_fleet::pauses::state_machine::key(by, "", "e.org");
-    assert!(matches!(cells.swap(Table::Hosts, &host(own), None, Bytes::new()).await.unwrap(), SwapOutcome::Done(_)));
-    assert!(matches!(cells.delete(Table::Hosts, &host(own), None).await.unwrap(), SwapOutcome::Done(_)));
+    assert!(matches!(
+        cells.swap(Table::Hosts, &host(own), None, Bytes::new()).await.unwrap(),
+        SwapOutcome::Done(_)
+    ));
+    assert!(matches!(
+        cells.delete(Table::Hosts, &host(own), None).await.unwrap(),
+        SwapOutcome::Done(_)
+    ));
     for table in Table::ALL {
         cells.list(table).await.unwrap();
     }
@@ -181,7 +207,10 @@ async fn the_printed_permissions_are_sufficient_and_minimal() {
     queue.acknowledge("q", &links[0]).await.unwrap();
     queue.close("q", "e.org").await.unwrap();
     assert_eq!(queue.content("q").await.unwrap().links, 0);
-    assert!(matches!(cells.swap(Table::Sites, "e.org", None, Bytes::new()).await.unwrap(), SwapOutcome::Done(_)));
+    assert!(matches!(
+        cells.swap(Table::Sites, "e.org", None, Bytes::new()).await.unwrap(),
+        SwapOutcome::Done(_)
+    ));
     // All at once: what is refused gets no response, so each of them takes the whole timeout.
     let (others, others_host) = (NodeId::random(), host(NodeId::random()));
     let others_name = others.to_string();
@@ -227,9 +256,11 @@ async fn a_node_with_the_printed_permissions_changes_nothing_of_others() {
         return;
     }
     let (bad, victim) = (NodeId::random(), NodeId::random());
-    let permissions =
-        fetchwise_fleet::transport::nats::permissions("test", bad, &[]).unwrap().replace("CHANGE ME", "word");
-    let servers = Servers::start_with(1, &format!("authorization {{ users: [\n{permissions}\n] }}"));
+    let permissions = fetchwise_fleet::transport::nats::permissions("test", bad, &[])
+        .unwrap()
+        .replace("CHANGE ME", "word");
+    let servers =
+        Servers::start_with(1, &format!("authorization {{ users: [\n{permissions}\n] }}"));
     let url = |user: &str| servers.urls()[0].replace("nats://", &format!("nats://{user}:word@"));
     let ops = Nats::connect(NatsSettings::new([url("ops")], "test")).await.unwrap();
     ops.ready(SOON).await.unwrap();
@@ -238,7 +269,11 @@ async fn a_node_with_the_printed_permissions_changes_nothing_of_others() {
     ops.blobs().put(&name, "note", body.clone()).await.unwrap();
     let host = |by| fetchwise_fleet::pauses::state_machine::key(by, "", "e.org");
     let value = Bytes::from_static(b"{}");
-    let cells = [(Table::Hosts, host(victim)), (Table::Nodes, name.clone()), (Table::Forget, "e.org".to_owned())];
+    let cells = [
+        (Table::Hosts, host(victim)),
+        (Table::Nodes, name.clone()),
+        (Table::Forget, "e.org".to_owned()),
+    ];
     for (table, key) in &cells {
         ops.cells().put(*table, key, value.clone()).await.unwrap();
     }
@@ -247,13 +282,19 @@ async fn a_node_with_the_printed_permissions_changes_nothing_of_others() {
     let client = options.connect(servers.urls()[0].as_str()).await.unwrap();
     let inbox = client.new_inbox();
     let mut replies = client.subscribe(inbox.clone()).await.unwrap();
-    // Purging, deleting and changing streams, and writing what belongs to others: none of it is answered.
-    for stream in ["FW_test", "FW_test_general", "FW_test_shares", "KV_FW_test_hosts", "KV_FW_test_nodes"] {
+    // Purging, deleting and changing streams, and writing what belongs to others: none of it is
+    // answered.
+    for stream in
+        ["FW_test", "FW_test_general", "FW_test_shares", "KV_FW_test_hosts", "KV_FW_test_nodes"]
+    {
         for what in ["PURGE", "DELETE", "UPDATE", "MSG.DELETE", "SNAPSHOT"] {
             let subject = format!("$JS.API.STREAM.{what}.{stream}");
             client.publish_with_reply(subject, inbox.clone(), "".into()).await.unwrap();
         }
-        client.publish_with_reply(format!("$JS.API.DIRECT.GET.{stream}"), inbox.clone(), "".into()).await.unwrap();
+        client
+            .publish_with_reply(format!("$JS.API.DIRECT.GET.{stream}"), inbox.clone(), "".into())
+            .await
+            .unwrap();
     }
     let others = [
         format!("fw.test.s.{victim}.head"),
@@ -267,12 +308,17 @@ async fn a_node_with_the_printed_permissions_changes_nothing_of_others() {
         client.publish_with_reply(subject, inbox.clone(), "{}".into()).await.unwrap();
     }
     // A roll-up of this node's cells would replace those of all others.
-    for subject in
-        [format!("$KV.FW_test_hosts.{bad}.e.org"), format!("$KV.FW_test_nodes.{bad}"), format!("fw.test.s.{bad}.head")]
-    {
+    for subject in [
+        format!("$KV.FW_test_hosts.{bad}.e.org"),
+        format!("$KV.FW_test_nodes.{bad}"),
+        format!("fw.test.s.{bad}.head"),
+    ] {
         let mut headers = async_nats::HeaderMap::new();
         headers.insert("Nats-Rollup", "all");
-        client.publish_with_reply_and_headers(subject, inbox.clone(), headers, "{}".into()).await.unwrap();
+        client
+            .publish_with_reply_and_headers(subject, inbox.clone(), headers, "{}".into())
+            .await
+            .unwrap();
         let said = reply(&mut replies).await;
         assert!(said.contains("rollup not permitted"), "{said}");
     }
@@ -292,7 +338,8 @@ async fn a_node_with_the_printed_permissions_changes_nothing_of_others() {
             "{\"stream_name\":\"FW_test\",\"config\":{\"name\":\"c\",\"until\":1}}",
         ),
     ] {
-        let before = ops.cells().get(Table::Excluded, &name).await.unwrap().map(|cell| cell.revision);
+        let before =
+            ops.cells().get(Table::Excluded, &name).await.unwrap().map(|cell| cell.revision);
         client.publish_with_reply(subject.clone(), excluded.clone(), body.into()).await.unwrap();
         let cell = loop {
             match ops.cells().get(Table::Excluded, &name).await.unwrap() {
@@ -302,7 +349,15 @@ async fn a_node_with_the_printed_permissions_changes_nothing_of_others() {
         };
         let shown = String::from_utf8_lossy(&cell.value);
         assert!(fetchwise_fleet::transport::is_broker_response(&cell.value), "{subject}: {shown}");
-        assert_eq!(fetchwise_fleet::model::heartbeat::Heartbeat::decode(&cell.value), None, "{subject}: {shown}");
-        assert_eq!(fetchwise_fleet::pauses::state_machine::HostState::decode(&cell.value), None, "{subject}: {shown}");
+        assert_eq!(
+            fetchwise_fleet::model::heartbeat::Heartbeat::decode(&cell.value),
+            None,
+            "{subject}: {shown}"
+        );
+        assert_eq!(
+            fetchwise_fleet::pauses::state_machine::HostState::decode(&cell.value),
+            None,
+            "{subject}: {shown}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Scope `own` over a real broker: all nodes know the global evidence, late nodes read it, and it is published again
-//! when the broker has lost it.
+//! Scope `own` over a real broker: all nodes know the global evidence, late nodes read it, and it
+//! is published again when the broker has lost it.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -39,15 +39,18 @@ struct Up {
 }
 
 async fn start(dir: &Path, servers: &Servers, clock: &Arc<Clock>) -> Up {
-    let (journal, _) = Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
+    let (journal, _) =
+        Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
     let selector = Arc::new(selector(clock));
     journal::load(dir, &selector, NOW).unwrap();
     let journal = Arc::new(journal);
     let mut options = Options::default();
     (options.pool, options.scope, options.timing) = ("own".into(), Scope::Own, timing());
-    (options.timing.global_min_interval, options.timing.lease) = (Duration::from_millis(200), Duration::from_secs(10));
+    (options.timing.global_min_interval, options.timing.lease) =
+        (Duration::from_millis(200), Duration::from_secs(10));
     let nats: Arc<dyn Transport> = Arc::new(broker(servers).await);
-    let fleet = Fleet::join(Arc::clone(&journal), Arc::clone(&selector), nats, options).await.unwrap();
+    let fleet =
+        Fleet::join(Arc::clone(&journal), Arc::clone(&selector), nats, options).await.unwrap();
     Up { journal, selector, fleet }
 }
 
@@ -79,8 +82,8 @@ fn global_part(up: &Up) -> EvidenceSnapshot {
     up.selector.learned().evidence_snapshot(NOW, 0.0).global_part()
 }
 
-/// Checks the last node, which started when the others had recorded everything: of its sites it knows what all know
-/// together.
+/// Checks the last node, which started when the others had recorded everything: of its sites it
+/// knows what all know together.
 async fn takes_its_sites(nodes: &[Up], nats: &Nats, clock: &Arc<Clock>) {
     let late = &nodes[3];
     until("it has converged", || late.fleet.is_converged()).await;
@@ -126,14 +129,16 @@ async fn nodes_of_scope_own_share_global_evidence_over_a_real_broker() {
     agree("three nodes", &nodes, &clock).await;
     nodes.iter().zip(10..).for_each(|(up, seed)| record(up, seed, 40));
     agree("and more", &nodes, &clock).await;
-    let said: u64 = nodes.iter().map(|up| up.fleet.status().counts.global_snapshots_published).sum();
+    let said: u64 =
+        nodes.iter().map(|up| up.fleet.status().counts.global_snapshots_published).sum();
     assert!(said >= 6, "{said}");
 
     // The stream has one message per node, and a late reader begins with them.
     let nats = broker(&servers).await;
     let mut all = nats.global_snapshots();
     let mut node_ids = Vec::new();
-    while let Some(GlobalDelivery::Snapshot { node_id, .. }) = all.next().await.transpose().unwrap() {
+    while let Some(GlobalDelivery::Snapshot { node_id, .. }) = all.next().await.transpose().unwrap()
+    {
         node_ids.push(node_id.to_string());
     }
     drop(all);

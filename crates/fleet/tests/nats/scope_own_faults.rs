@@ -1,7 +1,9 @@
-//! The fault suite's row of scope `own`: nodes are killed; each knows its own sites, and global evidence of the rest.
+//! The fault suite's row of scope `own`: nodes are killed; each knows its own sites, and global
+//! evidence of the rest.
 //!
-//! Global evidence is compared with one fold of all logs. For a site whose owner did not record it, the owner knows
-//! what had been published at the handover: everything, if all nodes had converged before.
+//! Global evidence is compared with one fold of all logs. For a site whose owner did not record it,
+//! the owner knows what had been published at the handover: everything, if all nodes had converged
+//! before.
 
 use std::path::PathBuf;
 
@@ -21,7 +23,8 @@ fn all(nodes: &Nodes) -> Vec<(PathBuf, String, usize)> {
     nodes.all.iter().map(of).collect()
 }
 
-/// Returns the expected evidence after every node has applied that of all others, with sites divided among all.
+/// Returns the expected evidence after every node has applied that of all others, with sites
+/// divided among all.
 fn divided(nodes: &Nodes) -> Oracle {
     let all = all(nodes);
     let among: Vec<String> = all.iter().map(|(_, name, _)| name.clone()).collect();
@@ -41,10 +44,15 @@ fn one_goes(nodes: &mut Nodes, oracle: &mut Oracle, gone: usize) {
     let left: Vec<usize> = (0..nodes.all.len()).filter(|n| *n != gone).collect();
     let all = all(nodes);
     let among: Vec<String> = left.iter().map(|n| all[*n].1.clone()).collect();
-    let before: Vec<u64> = left.iter().map(|n| nodes.all[*n].said().unwrap().status.counts.snapshots_applied).collect();
+    let before: Vec<u64> = left
+        .iter()
+        .map(|n| nodes.all[*n].said().unwrap().status.counts.snapshots_applied)
+        .collect();
     nodes.all[gone].kill();
     for (n, before) in left.iter().zip(before) {
-        nodes.wait_until(&[*n], "its sites have new owners", |said| said.status.counts.snapshots_applied > before);
+        nodes.wait_until(&[*n], "its sites have new owners", |said| {
+            said.status.counts.snapshots_applied > before
+        });
         let (by, of) = (all[*n].0.clone(), all[gone].0.clone());
         let taken = Handover { by, of, among: among.clone(), attempts: all[gone].2 };
         oracle.divided.as_mut().unwrap().taken.push(taken);
@@ -76,8 +84,8 @@ fn row_02_nodes_of_scope_own_are_killed() {
             node.start(count, RATE);
         }
         nodes.settle();
-        // At its last start a node may have applied more from one node than from another. Once all restart, it is
-        // everything.
+        // At its last start a node may have applied more from one node than from another. Once all
+        // restart, it is everything.
         nodes.all.iter_mut().for_each(Node::kill);
         nodes.start_all(count, RATE);
         nodes.settle();
@@ -89,8 +97,8 @@ fn row_02_nodes_of_scope_own_are_killed() {
         let who: Vec<usize> = (0..4).filter(|n| *n != gone).collect();
         nodes.check_of(&who, &oracle);
 
-        // A broker is down when it comes back, records more, and is killed once more. On start it applies the others'
-        // evidence of its sites.
+        // A broker is down when it comes back, records more, and is killed once more. On start it
+        // applies the others' evidence of its sites.
         servers.kill(rng.below(3) as usize);
         nodes.all[gone].start(count + 2 * RATE, RATE);
         wait(1500);

@@ -2,7 +2,8 @@
 //!
 //! Owns: starting, killing, stopping and wiping them.
 //!
-//! Invariants: a process that is ended was started here. It ends with the test, even if the test is killed.
+//! Invariants: a process that is ended was started here. It ends with the test, even if the test is
+//! killed.
 //!
 //! Must not know: fetchwise. The tests of other crates use this file, too.
 
@@ -56,12 +57,13 @@ pub fn program() -> PathBuf {
 
 fn path() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), |dir| root.join(dir));
     target.join("nats-server/nats-server")
 }
 
-/// Returns whether brokers are to be started: if `FETCHWISE_SYSTEM_TESTS` is set. Otherwise prints that the test is
-/// skipped, whether a server is installed or not.
+/// Returns whether brokers are to be started: if `FETCHWISE_SYSTEM_TESTS` is set. Otherwise prints
+/// that the test is skipped, whether a server is installed or not.
 ///
 /// # Panics
 /// If brokers are to be started and the server is not installed.
@@ -76,8 +78,8 @@ pub fn is_available() -> bool {
     is_requested
 }
 
-/// A port on loopback that nobody else gets, and on which a connection is refused until a server of the test listens. A
-/// socket that does not listen holds it, so the server may end and start again.
+/// A port on loopback that nobody else gets, and on which a connection is refused until a server of
+/// the test listens. A socket that does not listen holds it, so the server may end and start again.
 #[derive(Debug)]
 pub struct ReservedPort {
     port: u16,
@@ -110,7 +112,8 @@ impl Servers {
     pub fn start_with(n: usize, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ports: Vec<_> = (0..n).map(|_| (ReservedPort::new(), ReservedPort::new())).collect();
-        let routes: Vec<String> = ports.iter().map(|(_, route)| format!("nats://{}", route.address())).collect();
+        let routes: Vec<String> =
+            ports.iter().map(|(_, route)| format!("nats://{}", route.address())).collect();
         let mut servers = Vec::new();
         for (number, (port, route)) in ports.into_iter().enumerate() {
             let store = folder.path().join(format!("n{number}"));
@@ -168,7 +171,12 @@ impl Servers {
         }
         let out = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
         let mut command = Command::new(program());
-        command.arg("-c").arg(&server.config).stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
+        command
+            .arg("-c")
+            .arg(&server.config)
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().unwrap())
+            .stderr(out);
         let child = command.spawn().unwrap();
         let guard = Command::new("sh")
             .args(["-c", "cat >/dev/null; kill -9 $0", &child.id().to_string()])
@@ -196,7 +204,13 @@ impl Servers {
 
     fn signal(&self, number: usize, signal: &str) {
         let running = self.servers[number].running.as_ref().unwrap();
-        assert!(Command::new("kill").args([signal, &running.server.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &running.server.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// Kills a broker and deletes its store.
@@ -205,11 +219,18 @@ impl Servers {
         fs::remove_dir_all(&self.servers[number].store).unwrap();
     }
 
-    /// Truncates the files of a killed broker's stream or flips bits in them, like a failing disk. Returns the number
-    /// of files; `draw` returns a number below its argument.
-    pub fn damage(&self, number: usize, stream: &str, is_cut: bool, mut draw: impl FnMut(u64) -> u64) -> usize {
+    /// Truncates the files of a killed broker's stream or flips bits in them, like a failing disk.
+    /// Returns the number of files; `draw` returns a number below its argument.
+    pub fn damage(
+        &self,
+        number: usize,
+        stream: &str,
+        is_cut: bool,
+        mut draw: impl FnMut(u64) -> u64,
+    ) -> usize {
         assert!(self.servers[number].running.is_none(), "it would write while it is damaged");
-        let folder = self.servers[number].store.join("jetstream/$G/streams").join(stream).join("msgs");
+        let folder =
+            self.servers[number].store.join("jetstream/$G/streams").join(stream).join("msgs");
         let mut damaged = 0;
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();

@@ -1,5 +1,6 @@
-//! A soak test: eight nodes that record 200 attempts per second each, over three brokers. Nodes and brokers are killed,
-//! cut off and wiped. It checks what the nodes know in the end, and measures how long that took.
+//! A soak test: eight nodes that record 200 attempts per second each, over three brokers. Nodes and
+//! brokers are killed, cut off and wiped. It checks what the nodes know in the end, and measures
+//! how long that took.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -33,7 +34,8 @@ fn recorded(dir: &Path) -> HashMap<u64, i64> {
 
 /// Returns the delays from each record to each other node, for records between two times.
 fn delays(nodes: &Nodes, (begin, end): (i64, i64)) -> Vec<i64> {
-    let names: Vec<String> = nodes.all.iter().map(|node| node.said().unwrap().status.node).collect();
+    let names: Vec<String> =
+        nodes.all.iter().map(|node| node.said().unwrap().status.node).collect();
     let logs: Vec<HashMap<u64, i64>> = nodes.all.iter().map(|node| recorded(&node.dir)).collect();
     let mut delays = Vec::new();
     for node in &nodes.all {
@@ -85,9 +87,9 @@ fn eight_nodes_with_200_attempts_per_second() {
     let end = Timestamp::now().as_millis();
     wait(6000);
     let said: Vec<_> = nodes.all.iter().map(|node| node.said().unwrap()).collect();
-    let (bytes, facts) = said
-        .iter()
-        .fold((0, 0), |sum: (u64, u64), said| (sum.0 + said.status.counts.bytes, sum.1 + said.status.counts.published));
+    let (bytes, facts) = said.iter().fold((0, 0), |sum: (u64, u64), said| {
+        (sum.0 + said.status.counts.bytes, sum.1 + said.status.counts.published)
+    });
     println!("{:.1} bytes an attempt, without subject and headers", bytes as f64 / facts as f64);
     say("undisturbed", &delays(&nodes, (begin, end)));
     let (begin, faults) = (Timestamp::now().as_millis(), Instant::now());
@@ -109,7 +111,10 @@ fn eight_nodes_with_200_attempts_per_second() {
     nodes.all[ninth].set("REAL", 1);
     nodes.all[ninth].start(0, 1);
     nodes.settle();
-    println!("a ninth node knows everything {:.1} s after its start", joins.elapsed().as_secs_f64());
+    println!(
+        "a ninth node knows everything {:.1} s after its start",
+        joins.elapsed().as_secs_f64()
+    );
     nodes.check();
     let all: usize = nodes.all.iter().map(|node| node.said().unwrap().recorded).sum();
     println!("{all} attempts of {NODES} nodes, equal to one fold of all logs at all nine");

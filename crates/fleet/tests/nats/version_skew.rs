@@ -10,7 +10,8 @@ use fetchwise_fleet::transport::{
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
-/// Offsets in a message: its version, the length of the compressed part, its checksum, and the compressed part.
+/// Offsets in a message: its version, the length of the compressed part, its checksum, and the
+/// compressed part.
 const MAJOR: usize = 4;
 const MINOR: usize = 5;
 const RAW_LEN: std::ops::Range<usize> = 40..44;
@@ -73,7 +74,11 @@ impl Transport for NextRelease {
         self.0.blobs()
     }
 
-    fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn signal(
+        &self,
+        to: NodeId,
+        want: RetransmitRequest,
+    ) -> BoxFuture<'_, Result<(), TransportError>> {
         self.0.signal(to, want)
     }
 

@@ -1,5 +1,5 @@
-//! The state of a host in use: request counts, latency, requests in flight, and, in a separate allocation, the state
-//! that only hosts in trouble have.
+//! The state of a host in use: request counts, latency, requests in flight, and, in a separate
+//! allocation, the state that only hosts in trouble have.
 //!
 //! Owns: the fields.
 //!
@@ -15,8 +15,9 @@ use crate::signals::response::{Cause, DoubtVerdict};
 /// Time without a request after which only the persisted state of a host is kept.
 pub(crate) const ACTIVE_MS: i64 = 3_600_000;
 
-/// Time for which a host that has served may refuse all requests until that is no longer taken for a limit, in
-/// milliseconds. A host that fails may be out of order, and few bans that look like it are longer than ten minutes.
+/// Time for which a host that has served may refuse all requests until that is no longer taken for
+/// a limit, in milliseconds. A host that fails may be out of order, and few bans that look like it
+/// are longer than ten minutes.
 const PATIENCE_MS: i64 = 3_600_000;
 const PATIENCE_WITH_ERRORS_MS: i64 = 900_000;
 
@@ -29,7 +30,8 @@ pub(crate) struct ActiveState {
     pub(crate) max_par: u8,
     /// Requests per second; infinite for a site that was never blamed.
     pub(crate) rate: f32,
-    /// Logarithms of the average latency in seconds, recent and of the quiet host; NaN before the first response.
+    /// Logarithms of the average latency in seconds, recent and of the quiet host; NaN before the
+    /// first response.
     pub(crate) fast: f32,
     pub(crate) base: f32,
     /// Time of the last good response, modulo 2^32 ms.
@@ -98,7 +100,8 @@ pub(crate) struct Trouble {
     /// The average part of the latency that this machine causes, in seconds.
     pub(crate) local_s: f32,
     pub(crate) noise: ErrorNoise,
-    /// The same for blocks between good pages: pages that are blocked at any rate, or a limit that answers so.
+    /// The same for blocks between good pages: pages that are blocked at any rate, or a limit that
+    /// answers so.
     pub(crate) block_noise: ErrorNoise,
     /// Blocks in a row.
     pub(crate) blocks_in_a_row: u8,
@@ -141,15 +144,16 @@ pub(crate) struct Doubt {
 }
 
 impl Trouble {
-    /// Returns the time since when the host has refused all requests because of the pace; `cause` is that of its last limit
-    /// hit.
+    /// Returns the time since when the host has refused all requests because of the pace; `cause`
+    /// is that of its last limit hit.
     pub(crate) fn refusing_since(&self, cause: Cause, now: i64) -> Option<i64> {
         let patience_ms = match cause {
             Cause::Unavailable | Cause::Errors => PATIENCE_WITH_ERRORS_MS,
             _ => PATIENCE_MS,
         };
         let is_refusing = self.was_serving && self.trial != Trial::No && self.doubt.is_none();
-        (is_refusing && now.saturating_sub(self.limit_hit_at) <= patience_ms).then_some(self.limit_hit_at)
+        (is_refusing && now.saturating_sub(self.limit_hit_at) <= patience_ms)
+            .then_some(self.limit_hit_at)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Admission of one request at its levels: its host, the host's site, and its address.
 //!
-//! Owns: the agreement of all levels before a request goes out, and the choice of the level that a response affects.
+//! Owns: the agreement of all levels before a request goes out, and the choice of the level that a
+//! response affects.
 //!
 //! Invariants: a request that is booked on one level is booked on all.
 //!
@@ -29,9 +30,11 @@ const RESUMED: f64 = 0.7;
 const MOVED: f64 = 1.25;
 
 /// The levels, with the flags of their trials on a permit.
-const LEVELS: [(Level, u8); 3] = [(Level::Host, TRIAL), (Level::Site, SITE_TRIAL), (Level::Address, ADDRESS_TRIAL)];
+const LEVELS: [(Level, u8); 3] =
+    [(Level::Host, TRIAL), (Level::Site, SITE_TRIAL), (Level::Address, ADDRESS_TRIAL)];
 
-/// The rules of each level. They follow from the settings, and each request reads them several times.
+/// The rules of each level. They follow from the settings, and each request reads them several
+/// times.
 #[derive(Debug)]
 pub(crate) struct LevelRules {
     host: Rules,
@@ -46,9 +49,17 @@ pub(crate) struct LevelRules {
 impl LevelRules {
     /// Creates the rules; `key` returns the hash of a name.
     pub(crate) fn new(settings: &PaceSettings, key: impl Fn(&str) -> u64) -> Self {
-        let PaceSettings { max_rate, min_rate, max_retry_after_s, max_crawl_delay_s, .. } = *settings;
+        let PaceSettings { max_rate, min_rate, max_retry_after_s, max_crawl_delay_s, .. } =
+            *settings;
         let is_fixed = settings.mode == PaceMode::Fixed;
-        let host = Rules { level: Level::Host, is_fixed, max_rate, min_rate, max_retry_after_s, max_crawl_delay_s };
+        let host = Rules {
+            level: Level::Host,
+            is_fixed,
+            max_rate,
+            min_rate,
+            max_retry_after_s,
+            max_crawl_delay_s,
+        };
         Self {
             host,
             configured_host: Rules { is_fixed: true, ..host },
@@ -128,7 +139,10 @@ impl<'r> Admission<'r> {
             }
             *next = wrapped(gate.active.next);
         }
-        let seen = self.gate(Level::Host).map(|gate| (gate.counts(), gate.active.in_flight)).unwrap_or_default();
+        let seen = self
+            .gate(Level::Host)
+            .map(|gate| (gate.counts(), gate.active.in_flight))
+            .unwrap_or_default();
         Permit::new(key, now, seen, flags, cost).with_next(next)
     }
 
@@ -144,8 +158,8 @@ impl<'r> Admission<'r> {
         }
     }
 
-    /// Records the response to a request. Returns what the caller must know, and the level and cause of a record for
-    /// the store.
+    /// Records the response to a request. Returns what the caller must know, and the level and
+    /// cause of a record for the store.
     pub(crate) fn record_response(
         &mut self,
         permit: &Permit,
@@ -162,10 +176,10 @@ impl<'r> Admission<'r> {
             }
             is_known |= gate.is_before_limit_hit(sent);
         }
-        let has_new_limit = response
-            .policy
-            .filter(|_| response.signal != Signal::NotAsked)
-            .is_some_and(|policy| self.gate(Level::Host).is_some_and(|mut gate| gate.apply_declared_limit(&policy)));
+        let has_new_limit =
+            response.policy.filter(|_| response.signal != Signal::NotAsked).is_some_and(|policy| {
+                self.gate(Level::Host).is_some_and(|mut gate| gate.apply_declared_limit(&policy))
+            });
         let record = has_new_limit.then_some((Level::Host, Cause::Declared));
         if is_known {
             return (self.effect_of_known(response.signal), record);
@@ -177,16 +191,22 @@ impl<'r> Admission<'r> {
         {
             return effect;
         }
-        let Some(mut host) = self.gate(Level::Host) else { return (ResponseEffect::Nothing, record) };
+        let Some(mut host) = self.gate(Level::Host) else {
+            return (ResponseEffect::Nothing, record);
+        };
         match host.accumulate(permit, response, has_success) {
-            SignalEffect::Doubt { hold_until, doubt } => {
-                (ResponseEffect::Doubt { hold_until: Timestamp::from_millis(hold_until), doubt }, record)
-            }
+            SignalEffect::Doubt { hold_until, doubt } => (
+                ResponseEffect::Doubt { hold_until: Timestamp::from_millis(hold_until), doubt },
+                record,
+            ),
             SignalEffect::LimitHit(hit) => self.charge(hit),
-            SignalEffect::Refused => {
-                (ResponseEffect::Refused { until: Timestamp::from_millis(self.now) }, record.or_else(|| self.moved()))
-            }
-            SignalEffect::Nothing if matches!(response.signal, Signal::Content | Signal::ClientError) => {
+            SignalEffect::Refused => (
+                ResponseEffect::Refused { until: Timestamp::from_millis(self.now) },
+                record.or_else(|| self.moved()),
+            ),
+            SignalEffect::Nothing
+                if matches!(response.signal, Signal::Content | Signal::ClientError) =>
+            {
                 let grown = self.good(permit, response);
                 (ResponseEffect::Nothing, record.or(grown))
             }
@@ -203,23 +223,26 @@ impl<'r> Admission<'r> {
         ResponseEffect::Refused { until: Timestamp::from_millis(holds.unwrap_or(self.now)) }
     }
 
-    /// Returns whether the fetcher had a recent success on the host or on its shared levels, so that it is no worse
-    /// than others here.
+    /// Returns whether the fetcher had a recent success on the host or on its shared levels, so
+    /// that it is no worse than others here.
     fn has_success(&mut self, fetcher: u16) -> bool {
         let now = self.now;
-        self.levels()
-            .iter()
-            .any(|&(level, _)| self.gate(level).is_some_and(|gate| gate.active.has_success(fetcher, now)))
+        self.levels().iter().any(|&(level, _)| {
+            self.gate(level).is_some_and(|gate| gate.active.has_success(fetcher, now))
+        })
     }
 
     /// Returns the time of the last limit hit of the shared levels; 0 for none.
     fn shared_limit_hit_at(&mut self) -> i64 {
         let levels = self.levels();
-        let of = |gate: RateGate<'_>| gate.active.trouble.as_ref().map_or(0, |trouble| trouble.limit_hit_at);
+        let of = |gate: RateGate<'_>| {
+            gate.active.trouble.as_ref().map_or(0, |trouble| trouble.limit_hit_at)
+        };
         levels.iter().skip(1).filter_map(|&(level, _)| self.gate(level).map(of)).max().unwrap_or(0)
     }
 
-    /// Handles the response to a trial. Returns its effect, unless the response must also count like any other.
+    /// Handles the response to a trial. Returns its effect, unless the response must also count
+    /// like any other.
     fn trials(
         &mut self,
         permit: &Permit,
@@ -232,7 +255,8 @@ impl<'r> Admission<'r> {
         let blamed_at = self.shared_limit_hit_at();
         for &(level, _) in self.levels().iter().filter(|(_, trial)| permit.has(*trial)) {
             let Some(mut gate) = self.gate(level) else { continue };
-            let in_doubt = gate.active.trouble.as_ref().is_some_and(|trouble| trouble.doubt.is_some());
+            let in_doubt =
+                gate.active.trouble.as_ref().is_some_and(|trouble| trouble.doubt.is_some());
             match response.signal {
                 Signal::NotAsked => effect = Some((ResponseEffect::Nothing, None)),
                 Signal::Content | Signal::ClientError if in_doubt => {
@@ -244,21 +268,30 @@ impl<'r> Admission<'r> {
                 Signal::Content | Signal::ClientError => gate.end_hold_after_trial(),
                 _ if in_doubt => doubted = Some(level),
                 // A single one may be the page's own.
-                Signal::ServerError if gate.persisted.cause() != Cause::Errors && !gate.is_second_odd_trial() => {
+                Signal::ServerError
+                    if gate.persisted.cause() != Cause::Errors && !gate.is_second_odd_trial() =>
+                {
                     effect = Some((ResponseEffect::Nothing, None))
                 }
-                Signal::Block if !asked_to_wait && level == Level::Host && gate.test_block_noise(true) => {
+                Signal::Block
+                    if !asked_to_wait && level == Level::Host && gate.test_block_noise(true) =>
+                {
                     effect = Some((ResponseEffect::Nothing, None));
                 }
                 Signal::Unavailable | Signal::Broken | Signal::ServerError
-                    if !asked_to_wait && level == Level::Host && gate.test_noise(Some(response.signal)) =>
+                    if !asked_to_wait
+                        && level == Level::Host
+                        && gate.test_noise(Some(response.signal)) =>
                 {
                     effect = Some((ResponseEffect::Nothing, None));
                 }
                 _ => {
-                    let hold_until = Timestamp::from_millis(gate.trial_blocked(response.retry_after));
-                    effect =
-                        Some((ResponseEffect::LimitHit { hold_until, level }, Some((level, gate.persisted.cause()))));
+                    let hold_until =
+                        Timestamp::from_millis(gate.trial_blocked(response.retry_after));
+                    effect = Some((
+                        ResponseEffect::LimitHit { hold_until, level },
+                        Some((level, gate.persisted.cause())),
+                    ));
                 }
             }
         }
@@ -276,14 +309,19 @@ impl<'r> Admission<'r> {
     fn charge(&mut self, hit: LimitHit) -> (ResponseEffect, Option<(Level, Cause)>) {
         let (key, site, now) = (self.key, self.host.identity.site, self.now);
         // Both are called, because both count who was blocked.
-        let by_site = self.site.as_mut().is_some_and(|entry| entry.record_limit_hit(Level::Site, key, now));
-        let by_address = self.address.as_mut().is_some_and(|entry| entry.record_limit_hit(Level::Address, site, now));
+        let by_site =
+            self.site.as_mut().is_some_and(|entry| entry.record_limit_hit(Level::Site, key, now));
+        let by_address = self
+            .address
+            .as_mut()
+            .is_some_and(|entry| entry.record_limit_hit(Level::Address, site, now));
         let level = match (by_address, by_site) {
             (true, _) => Level::Address,
             (false, true) => Level::Site,
             (false, false) => Level::Host,
         };
-        // A site whose second host is new has no counts yet; the limit hit of its first request must not get lost.
+        // A site whose second host is new has no counts yet; the limit hit of its first request
+        // must not get lost.
         let level = if self.gate(level).is_some() { level } else { Level::Host };
         if level != Level::Host
             && let Some(mut host) = self.gate(Level::Host)
@@ -294,7 +332,11 @@ impl<'r> Admission<'r> {
         let Some(mut gate) = self.gate(level) else { return (ResponseEffect::Nothing, None) };
         let hit = match level {
             Level::Host => hit,
-            _ => LimitHit { counts: gate.counts(), in_flight: gate.active.in_flight.saturating_add(1), ..hit },
+            _ => LimitHit {
+                counts: gate.counts(),
+                in_flight: gate.active.in_flight.saturating_add(1),
+                ..hit
+            },
         };
         let hold_until = Timestamp::from_millis(gate.apply_limit_hit(&hit));
         gate.note_ceiling();
@@ -330,7 +372,8 @@ impl<'r> Admission<'r> {
                     gate.rendered(cost);
                 }
             }
-            if let Some(cause) = gate.grow(permit, response.cost.unwrap_or(permit.cost()), &counts) {
+            if let Some(cause) = gate.grow(permit, response.cost.unwrap_or(permit.cost()), &counts)
+            {
                 gate.note_ceiling();
                 record = Some((level, cause));
             }
@@ -352,7 +395,9 @@ impl<'r> Admission<'r> {
     /// Returns the persisted state of a level, with its name.
     pub(crate) fn persisted_state(&self, level: Level) -> Option<(&str, PersistedState)> {
         let of = |entry: &Option<&mut SharedEntry>| {
-            entry.as_ref().and_then(|entry| entry.state.as_ref().map(|state| state.persisted_state()))
+            entry
+                .as_ref()
+                .and_then(|entry| entry.state.as_ref().map(|state| state.persisted_state()))
         };
         match level {
             Level::Host => Some((&self.host.identity.name, self.host.persisted_state())),
@@ -377,13 +422,16 @@ impl<'r> Admission<'r> {
         let shared = [self.rules(Level::Site), self.rules(Level::Address)];
         let mut site_rate = None;
         for (entry, rules) in [&mut self.site, &mut self.address].into_iter().zip(shared) {
-            let Some(state) = entry.as_mut().and_then(|entry| entry.state.as_mut()) else { continue };
+            let Some(state) = entry.as_mut().and_then(|entry| entry.state.as_mut()) else {
+                continue;
+            };
             let gate = state.activate(rules, u8::MAX, shared_start, now);
             if rules.level == Level::Site {
                 site_rate = gate.ceiling().1.map(|_| gate.rate());
             }
         }
-        let (rules, configured) = (self.rules(Level::Host), self.configured.copied().unwrap_or_default());
+        let (rules, configured) =
+            (self.rules(Level::Host), self.configured.copied().unwrap_or_default());
         let max_par = configured.parallel.unwrap_or(self.settings.max_parallel);
         let start = self.settings.initial_rate;
         let rate = |persisted: &PersistedState| match (configured.rate, rules.is_fixed) {
@@ -411,7 +459,9 @@ impl<'r> Admission<'r> {
 
     fn rules(&self, level: Level) -> &'r Rules {
         match level {
-            Level::Host if self.configured.is_some_and(|host| host.rate.is_some()) => &self.rules.configured_host,
+            Level::Host if self.configured.is_some_and(|host| host.rate.is_some()) => {
+                &self.rules.configured_host
+            }
             Level::Host => &self.rules.host,
             Level::Site => &self.rules.site,
             Level::Address => &self.rules.address,
@@ -454,8 +504,11 @@ impl RateGate<'_> {
 
     /// Records that a rendered page made `cost` requests.
     fn rendered(&mut self, cost: u16) {
-        let known =
-            if self.persisted.render_cost == 0 { f64::from(cost) } else { f64::from(self.persisted.render_cost) };
+        let known = if self.persisted.render_cost == 0 {
+            f64::from(cost)
+        } else {
+            f64::from(self.persisted.render_cost)
+        };
         let moved = known + 0.2 * (f64::from(cost) - known);
         // Rounded towards the new value, so that small differences also count.
         let rounded = if f64::from(cost) > known { moved.ceil() } else { moved.floor() };
@@ -468,7 +521,12 @@ fn shared_start(persisted: &PersistedState) -> f64 {
     RESUMED * ceiling
 }
 
-fn host_start(persisted: &PersistedState, start: f64, site_rate: Option<f64>, max_rate: f64) -> f64 {
+fn host_start(
+    persisted: &PersistedState,
+    start: f64,
+    site_rate: Option<f64>,
+    max_rate: f64,
+) -> f64 {
     let ceiling = persisted.cap.iter().filter_map(|cap| cap.some()).fold(f64::INFINITY, f64::min);
     let rate = match (ceiling.is_finite(), persisted.rate.some(), site_rate) {
         (true, ..) => RESUMED * ceiling,

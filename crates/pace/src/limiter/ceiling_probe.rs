@@ -1,7 +1,7 @@
 //! Growth up to the ceiling, and rare probes above it.
 //!
-//! Invariants: a probe does not begin before it is due. The cost of a failed probe is a small share of the time until
-//! the next one.
+//! Invariants: a probe does not begin before it is due. The cost of a failed probe is a small share
+//! of the time until the next one.
 //!
 //! Must not know: what a limit hit is.
 
@@ -21,15 +21,17 @@ const DOUBLING_S: f64 = 10.0;
 const MAX_DOUBLINGS: f64 = 0.1;
 /// Factor by which a ceiling without known limit is raised.
 const RAISED: f64 = 1.5;
-/// Number of requests below which a blocked count is coarse: the limit may be a third higher, and a probe finds out sooner.
+/// Number of requests below which a blocked count is coarse: the limit may be a third higher, and a
+/// probe finds out sooner.
 const COARSE: f64 = 12.0;
-/// Seconds between probes of one more parallel request, longer after each failure: a failure costs one request, and the
-/// gain is small.
+/// Seconds between probes of one more parallel request, longer after each failure: a failure costs
+/// one request, and the gain is small.
 const PAR_PAUSE_S: f64 = 1800.0;
 
 /// Length of a penalty from which on the host bans, and a wrong guess is costly, in seconds.
 const COSTLY_S: f64 = 120.0;
-/// Windows after which the first probe of a host that bans is due: by then, a longer one would have been too full.
+/// Windows after which the first probe of a host that bans is due: by then, a longer one would have
+/// been too full.
 const SETTLED: f64 = 1.25;
 /// Ceiling of a host that bans, as a share of the blocked rate, once its window is certain.
 const NEAR_HI: f64 = 0.96;
@@ -43,22 +45,28 @@ impl RateGate<'_> {
         for (window, clean) in self.persisted.clean.iter_mut().enumerate() {
             *clean = (*clean).max(PositiveF16::new(rate_of(counts, window)));
         }
-        // Refused requests end sooner; while there are any, the host has fewer in flight than this count.
+        // Refused requests end sooner; while there are any, the host has fewer in flight than this
+        // count.
         if self.active.trouble.as_ref().is_none_or(|trouble| trouble.errors == 0.0) {
             self.persisted.par_clean = self.persisted.par_clean.max(in_flight);
         }
     }
 
-    /// Handles a good response that took `cost` requests, the first of which waited for the pace: grows the rate, or
-    /// probes the ceiling. Returns the change.
+    /// Handles a good response that took `cost` requests, the first of which waited for the pace:
+    /// grows the rate, or probes the ceiling. Returns the change.
     pub(crate) fn grow(&mut self, permit: &Permit, cost: u16, counts: &Counts) -> Option<Cause> {
         let since = self.seconds_since_response();
         if self.rules.is_fixed {
             return None;
         }
         let change = self.probe_ceiling(permit, counts);
-        if permit.has(self.paced()) && self.is_calm() && !self.is_crowded(permit) && self.rate().is_finite() {
-            let grown = self.rate() * (since / DOUBLING_S).min(MAX_DOUBLINGS * f64::from(cost.max(1))).exp2();
+        if permit.has(self.paced())
+            && self.is_calm()
+            && !self.is_crowded(permit)
+            && self.rate().is_finite()
+        {
+            let grown = self.rate()
+                * (since / DOUBLING_S).min(MAX_DOUBLINGS * f64::from(cost.max(1))).exp2();
             self.set_rate(grown.min(self.usable().max(self.rate())));
         }
         change
@@ -72,7 +80,8 @@ impl RateGate<'_> {
             return;
         };
         let cap = self.persisted.cap[window].get();
-        // A 503 without a time ends a probe without a hold. While parallel requests explain the 503s, that is likely.
+        // A 503 without a time ends a probe without a hold. While parallel requests explain the
+        // 503s, that is likely.
         let is_cheap = self.persisted.cause() == Cause::Unavailable && self.persisted.par_cap > 0;
         let cost = self.persisted.penalty.get() + if is_cheap { 0.0 } else { 20.0 };
         // If the window is cleared, the gain is the ceiling of the next suspect.
@@ -84,13 +93,15 @@ impl RateGate<'_> {
         let pause = if self.persisted.is_confirmed(self.now) || is_rare {
             (20.0 * 60.0_f64).max(20.0 * cost)
         } else {
-            let is_coarse =
-                self.persisted.cause() == Cause::Limited && self.persisted.hi[window].get() * SECONDS[window] < COARSE;
+            let is_coarse = self.persisted.cause() == Cause::Limited
+                && self.persisted.hi[window].get() * SECONDS[window] < COARSE;
             if self.is_costly() && self.persisted.failed == 0 && gain > WORTH && tried < RARE {
                 self.persisted.probe_at = self.after(0, SETTLED * SECONDS[window].max(60.0));
                 return;
             }
-            (if is_coarse { 1.5 } else { 5.0 } * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
+            (if is_coarse { 1.5 } else { 5.0 } * cost / gain)
+                .max(SECONDS[window].min(300.0))
+                .max(60.0)
         };
         self.persisted.probe_at = self.after(self.persisted.fails(self.now), pause);
     }
@@ -148,18 +159,22 @@ impl RateGate<'_> {
         };
         // A failure costs the same at any rate, so such a probe tries what its success would allow.
         match self.next_suspect(window) {
-            Some(next) if is_costly && hi <= 1.3 * cap && !self.persisted.is_confirmed(self.now) => {
+            Some(next)
+                if is_costly && hi <= 1.3 * cap && !self.persisted.is_confirmed(self.now) =>
+            {
                 tried.max(self.first_cap(window, next))
             }
             _ => tried,
         }
     }
 
-    /// Returns the first ceiling of the window that is suspected after `window`. Where a wrong guess is costly, the host
-    /// may count over a time between the two.
+    /// Returns the first ceiling of the window that is suspected after `window`. Where a wrong
+    /// guess is costly, the host may count over a time between the two.
     fn first_cap(&self, window: usize, next: usize) -> f64 {
-        let (count, cap) =
-            (self.persisted.hi[window].get() * SECONDS[window], safe(0.9, self.persisted.hi[next].get(), next));
+        let (count, cap) = (
+            self.persisted.hi[window].get() * SECONDS[window],
+            safe(0.9, self.persisted.hi[next].get(), next),
+        );
         match between_s(next, window) {
             Some(between_s) if self.is_costly() && count > 0.0 => cap.min(0.9 * count / between_s),
             _ => cap,
@@ -171,8 +186,8 @@ impl RateGate<'_> {
         self.persisted.penalty.get() >= COSTLY_S
     }
 
-    /// Returns twice the rate at which all parallel requests are in flight: a higher rate would prove nothing about the
-    /// host.
+    /// Returns twice the rate at which all parallel requests are in flight: a higher rate would
+    /// prove nothing about the host.
     fn usable(&self) -> f64 {
         match f64::from(self.active.fast).exp() {
             latency if latency.is_nan() => f64::INFINITY,
@@ -196,13 +211,21 @@ impl RateGate<'_> {
         }
         let due = seconds(self.now) >= self.persisted.probe_at;
         let now = self.now;
-        let is_crowded = self.active.trouble.as_mut().is_some_and(|trouble| std::mem::take(&mut trouble.is_crowded));
+        let is_crowded = self
+            .active
+            .trouble
+            .as_mut()
+            .is_some_and(|trouble| std::mem::take(&mut trouble.is_crowded));
         let Some(window) = self.at_ceiling() else {
             if let Some(trouble) = &mut self.active.trouble {
                 trouble.top_since = 0;
             }
             // The rate has room: the parallel limit holds requests back.
-            if self.persisted.par_cap > 0 && due && is_crowded && permit.in_flight >= self.persisted.par_cap {
+            if self.persisted.par_cap > 0
+                && due
+                && is_crowded
+                && permit.in_flight >= self.persisted.par_cap
+            {
                 let before = f64::from(self.persisted.par_cap);
                 self.active.trouble().probe =
                     Some(CeilingProbe { window: None, tried: before + 1.0, before, since: now });
@@ -221,18 +244,24 @@ impl RateGate<'_> {
                 return None;
             }
         }
-        if due && permit.has(self.paced()) && self.persisted.declared_window() != Some(window) && self.is_calm() {
+        if due
+            && permit.has(self.paced())
+            && self.persisted.declared_window() != Some(window)
+            && self.is_calm()
+        {
             let tried = self.next_cap(window).min(self.rules.max_rate);
             let trouble = self.active.trouble();
-            trouble.probe = Some(CeilingProbe { window: Some(window), tried, before: cap, since: now });
+            trouble.probe =
+                Some(CeilingProbe { window: Some(window), tried, before: cap, since: now });
             trouble.top_since = 0;
             self.persisted.cap[window] = PositiveF16::new(tried);
         }
         None
     }
 
-    /// Returns a ceiling nearer to the blocked rate, for a host that bans and whose window is known by now. Ten seconds
-    /// have too few requests for that: their spread is as large as the difference.
+    /// Returns a ceiling nearer to the blocked rate, for a host that bans and whose window is known
+    /// by now. Ten seconds have too few requests for that: their spread is as large as the
+    /// difference.
     fn settled_cap(&self, window: usize, cap: f64) -> Option<f64> {
         let is_known = window > 0 && self.is_costly() && self.persisted.failed == 0;
         let settled = safe(NEAR_HI, self.persisted.hi[window].get(), window);
@@ -240,13 +269,19 @@ impl RateGate<'_> {
         (is_known && is_near && self.persisted.declared_window() != Some(window)).then_some(settled)
     }
 
-    /// Checks whether the current probe has passed, and applies that. A probe lasts two windows: a limiter with fixed
-    /// windows must have counted one of them completely.
-    fn check_probe(&mut self, probe: CeilingProbe, permit: &Permit, counts: &Counts) -> Option<Cause> {
+    /// Checks whether the current probe has passed, and applies that. A probe lasts two windows: a
+    /// limiter with fixed windows must have counted one of them completely.
+    fn check_probe(
+        &mut self,
+        probe: CeilingProbe,
+        permit: &Permit,
+        counts: &Counts,
+    ) -> Option<Cause> {
         let long_s = |window: Option<usize>| {
             let Some(window) = window else { return 60.0 };
             // At twice the blocked rate, half a window is too much already.
-            let is_fast = self.persisted.hi[window].some().is_some_and(|hi| probe.tried >= 2.0 * hi);
+            let is_fast =
+                self.persisted.hi[window].some().is_some_and(|hi| probe.tried >= 2.0 * hi);
             (if is_fast { 1.0 } else { 2.0 }) * SECONDS[window].max(60.0)
         };
         let is_over = self.now - probe.since >= (1000.0 * long_s(probe.window)) as i64;
@@ -270,8 +305,9 @@ impl RateGate<'_> {
             return None;
         }
         self.active.trouble().probe = None;
-        let is_beyond =
-            self.persisted.hi[window].some().is_none_or(|hi| probe.tried.min(self.persisted.cap[window].get()) > hi);
+        let is_beyond = self.persisted.hi[window]
+            .some()
+            .is_none_or(|hi| probe.tried.min(self.persisted.cap[window].get()) > hi);
         let has_followed = top == Some(window) || probe.tried <= ceiling;
         let is_known = self.persisted.is_confirmed(self.now) || self.persisted.hi[window].is_none();
         if is_beyond && has_followed && is_known {
@@ -287,16 +323,17 @@ impl RateGate<'_> {
         None
     }
 
-    /// Raises the ceiling: more than the blocked rate passes, and the window was confirmed, so the host allows more
-    /// than before. The ceiling rises step by step, so that finding it costs one refusal and not two.
+    /// Raises the ceiling: more than the blocked rate passes, and the window was confirmed, so the
+    /// host allows more than before. The ceiling rises step by step, so that finding it costs one
+    /// refusal and not two.
     fn raise_ceiling(&mut self, window: usize) {
         (self.persisted.hi[window], self.persisted.failed) = (PositiveF16::NONE, 0);
         self.persisted.set_confirmed(false);
         self.persisted.probe_at = self.after(0, SECONDS[window].clamp(60.0, 300.0));
     }
 
-    /// Clears the window: more than the blocked rate passes, so the host does not count over it. The next suspect takes
-    /// its place.
+    /// Clears the window: more than the blocked rate passes, so the host does not count over it.
+    /// The next suspect takes its place.
     fn clear_window(&mut self, window: usize) {
         let next = self.next_suspect(window).map(|next| (next, self.first_cap(window, next)));
         (self.persisted.cap[window], self.persisted.hi[window], self.persisted.failed) =

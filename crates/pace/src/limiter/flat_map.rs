@@ -1,14 +1,15 @@
-//! A map with its items in place: open addressing with linear probing, and one byte per slot that tells most look-ups
-//! which slot to read.
+//! A map with its items in place: open addressing with linear probing, and one byte per slot that
+//! tells most look-ups which slot to read.
 //!
-//! A look-up among a million items reads one line of tags, which are few enough to stay in the processor's cache, and
-//! then the item. No pointer lies between the two. Library tables double, so they are a quarter empty on average; with
-//! items of 200 bytes that is too much. This one grows by an eighth.
+//! A look-up among a million items reads one line of tags, which are few enough to stay in the
+//! processor's cache, and then the item. No pointer lies between the two. Library tables double, so
+//! they are a quarter empty on average; with items of 200 bytes that is too much. This one grows by
+//! an eighth.
 //!
 //! Owns: the slots.
 //!
-//! Invariants: at most nine tenths of the slots are in use, so a search ends. An item stays in its slot until one is
-//! added or removed.
+//! Invariants: at most nine tenths of the slots are in use, so a search ends. An item stays in its
+//! slot until one is added or removed.
 //!
 //! Must not know: what the items are.
 
@@ -19,7 +20,8 @@ const REMOVED: u8 = 1;
 /// Slots of the smallest table.
 const LEAST_SLOTS: usize = 4;
 
-/// An item that knows its key: a hash, so that the map needs no other. Its default fills empty slots.
+/// An item that knows its key: a hash, so that the map needs no other. Its default fills empty
+/// slots.
 pub(crate) trait Keyed: Default {
     fn key(&self) -> u64;
 }
@@ -45,7 +47,11 @@ impl<T: Keyed> FlatMap<T> {
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.tags.iter().zip(&mut self.slots).filter(|(tag, _)| **tag > REMOVED).map(|(_, item)| item)
+        self.tags
+            .iter()
+            .zip(&mut self.slots)
+            .filter(|(tag, _)| **tag > REMOVED)
+            .map(|(_, item)| item)
     }
 
     /// Returns the slot of the item with this key.
@@ -107,7 +113,9 @@ impl<T: Keyed> FlatMap<T> {
 
     /// Removes the items that `keep` refuses.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut T) -> bool) {
-        for (tag, slot) in self.tags.iter_mut().zip(&mut self.slots).filter(|(tag, _)| **tag > REMOVED) {
+        for (tag, slot) in
+            self.tags.iter_mut().zip(&mut self.slots).filter(|(tag, _)| **tag > REMOVED)
+        {
             if !keep(slot) {
                 (*tag, *slot) = (REMOVED, T::default());
                 (self.len, self.removed) = (self.len - 1, self.removed + 1);
@@ -147,8 +155,8 @@ impl<T: Keyed> FlatMap<T> {
     }
 }
 
-/// Returns the slot at which the search for a key begins. Slots are in the order of keys, so that a rebuild reads and
-/// writes memory in order.
+/// Returns the slot at which the search for a key begins. Slots are in the order of keys, so that a
+/// rebuild reads and writes memory in order.
 fn home_of(key: u64, slots: usize) -> usize {
     ((u128::from(key) * slots as u128) >> 64) as usize
 }
@@ -185,8 +193,9 @@ mod tests {
 
     /// Keys with equal tags, equal homes, and homes at the end of the table.
     fn any_key() -> impl Strategy<Value = u64> {
-        prop_oneof![0_u64..40, (0_u64..40).prop_map(|key| u64::MAX - key), 0_u64..900]
-            .prop_map(|key| if key > 39 && key < 900 { key.wrapping_mul(0x9e37_79b9_7f4a_7c15) } else { key })
+        prop_oneof![0_u64..40, (0_u64..40).prop_map(|key| u64::MAX - key), 0_u64..900].prop_map(
+            |key| if key > 39 && key < 900 { key.wrapping_mul(0x9e37_79b9_7f4a_7c15) } else { key },
+        )
     }
 
     fn any_step() -> impl Strategy<Value = Step> {

@@ -1,9 +1,10 @@
 //! A host: identity, persisted state and, while in use, active state, side by side.
 //!
-//! A host without active neighbours on its site is *alone*: its site has no effect and is not looked up.
+//! A host without active neighbours on its site is *alone*: its site has no effect and is not
+//! looked up.
 //!
-//! Invariants: an idle host has no room for active state. A host counts as alone for at most fifty minutes; then it asks
-//! its site again, which keeps its state for an hour.
+//! Invariants: an idle host has no room for active state. A host counts as alone for at most fifty
+//! minutes; then it asks its site again, which keeps its state for an hour.
 //!
 //! Must not know: the rules.
 
@@ -89,7 +90,11 @@ impl<'h> From<&'h mut IdleHost> for HostEntry<'h> {
 
 impl<'h> From<&'h mut ActiveHost> for HostEntry<'h> {
     fn from(host: &'h mut ActiveHost) -> Self {
-        Self { identity: &mut host.identity, persisted: &mut host.persisted, active: Some(&mut host.active) }
+        Self {
+            identity: &mut host.identity,
+            persisted: &mut host.persisted,
+            active: Some(&mut host.active),
+        }
     }
 }
 
@@ -108,9 +113,14 @@ impl HostEntry<'_> {
         SharedState::with_rate(*self.persisted, self.active())
     }
 
-    /// Creates the active state if it is missing and there is room for it; `rate` is the initial rate if there was no
-    /// recent request.
-    pub(crate) fn wake(&mut self, max_par: u8, rate: impl FnOnce(&PersistedState) -> f64, now: i64) {
+    /// Creates the active state if it is missing and there is room for it; `rate` is the initial
+    /// rate if there was no recent request.
+    pub(crate) fn wake(
+        &mut self,
+        max_par: u8,
+        rate: impl FnOnce(&PersistedState) -> f64,
+        now: i64,
+    ) {
         let Some(active) = self.active.as_deref_mut() else { return };
         if !active.is_vacant() && !active.is_idle(now) {
             return;
@@ -123,7 +133,11 @@ impl HostEntry<'_> {
     }
 
     /// Returns the gate of the host, if it is in use.
-    pub(crate) fn active_gate<'g>(&'g mut self, rules: &'g Rules, now: i64) -> Option<RateGate<'g>> {
+    pub(crate) fn active_gate<'g>(
+        &'g mut self,
+        rules: &'g Rules,
+        now: i64,
+    ) -> Option<RateGate<'g>> {
         let active = self.active.as_deref_mut().filter(|active| !active.is_vacant())?;
         let now = now.max(active.at);
         Some(RateGate { persisted: self.persisted, active, rules, now })
@@ -131,7 +145,11 @@ impl HostEntry<'_> {
 
     /// Ends a hold that lasts beyond `now`, and returns its previous end.
     pub(crate) fn end_hold(&mut self, now: i64) -> Option<i64> {
-        end_hold(self.persisted, self.active.as_deref_mut().filter(|active| !active.is_vacant()), now)
+        end_hold(
+            self.persisted,
+            self.active.as_deref_mut().filter(|active| !active.is_vacant()),
+            now,
+        )
     }
 }
 
@@ -142,7 +160,9 @@ impl HostIdentity {
 
     /// Returns whether no other host of its site, and no address, matters.
     pub(crate) fn is_alone(&self, now: i64) -> bool {
-        self.address == 0 && self.alone != i64::MIN && (0..ALONE_MS).contains(&now.saturating_sub(self.alone))
+        self.address == 0
+            && self.alone != i64::MIN
+            && (0..ALONE_MS).contains(&now.saturating_sub(self.alone))
     }
 
     /// Records whether its site knows no other host at this time.
@@ -159,7 +179,10 @@ mod tests {
     fn a_host_lies_in_one_piece() {
         let identity = size_of::<HostIdentity>();
         assert_eq!(identity, 48);
-        assert_eq!((size_of::<IdleHost>(), size_of::<ActiveHost>()), (identity + 64, identity + 64 + 96));
+        assert_eq!(
+            (size_of::<IdleHost>(), size_of::<ActiveHost>()),
+            (identity + 64, identity + 64 + 96)
+        );
     }
 
     #[test]
@@ -175,7 +198,11 @@ mod tests {
         entry.wake(16, |_| 5.0, 2000);
         assert_eq!(entry.active().map(|active| active.rate), Some(3.0));
         entry.wake(16, |_| 5.0, 1000 + ALONE_MS * 2);
-        assert_eq!(entry.active().map(|active| active.rate), Some(5.0), "an hour later it begins again");
+        assert_eq!(
+            entry.active().map(|active| active.rate),
+            Some(5.0),
+            "an hour later it begins again"
+        );
         let idle = active.into_idle();
         assert_eq!((&*idle.identity.name, idle.persisted.rate.get()), ("a.org", 5.0));
     }
@@ -186,7 +213,9 @@ mod tests {
         assert!(!identity.is_alone(0));
         identity.set_alone(Some(1000));
         assert!(
-            identity.is_alone(1000) && identity.is_alone(1000 + ALONE_MS - 1) && !identity.is_alone(1000 + ALONE_MS)
+            identity.is_alone(1000)
+                && identity.is_alone(1000 + ALONE_MS - 1)
+                && !identity.is_alone(1000 + ALONE_MS)
         );
         assert!(!identity.is_alone(999), "a clock that goes back says nothing");
         identity.address = 7;

@@ -2,8 +2,8 @@
 //!
 //! Owns: the locks, and the move of a host when it wakes or becomes idle.
 //!
-//! Invariants: a host is among the active or among the idle ones of its shard, never among both. A thread locks one host
-//! at a time.
+//! Invariants: a host is among the active or among the idle ones of its shard, never among both. A
+//! thread locks one host at a time.
 //!
 //! Must not know: the rules.
 
@@ -52,7 +52,8 @@ impl HostMap {
         Some(HostGuard { shard, place })
     }
 
-    /// Locks a host, and adds it if it is new: with room for active state if it is about to be used.
+    /// Locks a host, and adds it if it is new: with room for active state if it is about to be
+    /// used.
     pub(crate) fn get_or_insert_with(
         &self,
         key: u64,
@@ -152,7 +153,8 @@ impl HostGuard<'_> {
         match self.place {
             HostPlace::Active(at) => {
                 let identity = self.shard.active.remove(at).identity;
-                self.place = HostPlace::Idle(self.shard.idle.insert(IdleHost { identity, persisted }));
+                self.place =
+                    HostPlace::Idle(self.shard.idle.insert(IdleHost { identity, persisted }));
             }
             HostPlace::Idle(at) => self.shard.idle.item_mut(at).persisted = persisted,
         }
@@ -188,7 +190,8 @@ mod tests {
             entry.wake(16, |_| 2.0, now);
         }
         assert_eq!((counts(&map), map.len()), ((600, 400), 1000));
-        // One of them is restored while it has no request in flight, and another one has room but no state.
+        // One of them is restored while it has no request in flight, and another one has room but
+        // no state.
         lock(&map, 1 << 50 | 1, true).restore(persisted);
         lock(&map, 2000, true);
         assert_eq!(counts(&map), (600, 401));

@@ -1,6 +1,7 @@
 //! Limit hits: which window is to blame, how far its ceiling falls, and how long the host is held.
 //!
-//! Invariants: a limit hit lowers no ceiling that was not tried. Nothing goes out before the end of its hold.
+//! Invariants: a limit hit lowers no ceiling that was not tried. Nothing goes out before the end of
+//! its hold.
 //!
 //! Must not know: how a limit hit is recognised.
 
@@ -20,22 +21,24 @@ const MAX_HOLD_S: f64 = 320.0 * 60.0;
 const LEAST_HOLD_S: f64 = 0.1;
 /// Limits below this rate, in requests per second, are rare.
 const LIKELY: f64 = 0.5;
-/// Hold of a first 429 without a time: after it, a limit over ten seconds admits requests again, and one over a minute
-/// rarely does.
+/// Hold of a first 429 without a time: after it, a limit over ten seconds admits requests again,
+/// and one over a minute rarely does.
 const BRIEF_S: f64 = 11.0;
-/// Remaining share of a ceiling that became too high, and of that share when it is hit again within [`CUTS_MS`].
+/// Remaining share of a ceiling that became too high, and of that share when it is hit again within
+/// [`CUTS_MS`].
 const FALL: f64 = 0.85;
 const FALL_AGAIN: f64 = 0.7;
-/// Least share of the rate that the first errors leave. Half the rate is mostly enough to tell whether slowing down
-/// helps.
+/// Least share of the rate that the first errors leave. Half the rate is mostly enough to tell
+/// whether slowing down helps.
 const LEAST_CUT: f64 = 0.5;
 /// Share of the ceiling at which requests resume after a hold, and after one for errors.
 const RESUMED: f64 = 0.7;
 const RESUMED_AFTER_ERRORS: f64 = 0.5;
-/// Remaining share of a ceiling of a host that keeps refused requests waiting: each further refusal costs that time.
+/// Remaining share of a ceiling of a host that keeps refused requests waiting: each further refusal
+/// costs that time.
 const LESS_AFTER_SILENCE: f64 = 0.98;
-/// Requests by which its ceiling stays below the blocked count: a window that begins with a request has one more than the
-/// rate lets expect.
+/// Requests by which its ceiling stays below the blocked count: a window that begins with a request
+/// has one more than the rate lets expect.
 const BELOW_SILENCE: f64 = 2.6;
 /// Share of a blocked rate that a ceiling may reach at most.
 const BELOW_HI: f64 = 0.95;
@@ -43,21 +46,25 @@ const BELOW_HI: f64 = 0.95;
 const ROUND_S: [f64; 2] = [300.0, 600.0];
 /// Least step to the next of these lengths, as a share of the time that has passed.
 const ROUND_STEP: f64 = 0.3;
-/// Wait for the next trial of a ban between these lengths in seconds, as a share of the time that has passed, and at
-/// least. A trial costs one refused request, and a late one costs the pages of the time since the ban ended.
+/// Wait for the next trial of a ban between these lengths in seconds, as a share of the time that
+/// has passed, and at least. A trial costs one refused request, and a late one costs the pages of
+/// the time since the ban ended.
 const BAN_S: std::ops::Range<f64> = 300.0..7200.0;
 const BAN_STEP: f64 = 0.2;
 const BAN_STEP_LEAST_S: f64 = 60.0;
 /// Time from which on a host that still refuses has most likely banned the crawler, in seconds.
 const LONG_S: f64 = 100.0;
-/// Requests up to which a first refusal says nothing of a window: the limit is as likely one per second.
+/// Requests up to which a first refusal says nothing of a window: the limit is as likely one per
+/// second.
 const FEW: f64 = 6.0;
-/// Remaining share of the rate after such a refusal, and after the next one: less than half, since gaps vary.
+/// Remaining share of the rate after such a refusal, and after the next one: less than half, since
+/// gaps vary.
 const HALF: f64 = 0.41;
 const HALF_AGAIN: f64 = 0.5;
 /// Hold of a host whose last refusals are known to have lasted so long, as a share of that time.
 const KNOWN: f64 = 1.02;
-/// Time without a limit hit after which a host that has asked for too little is believed again, in milliseconds.
+/// Time without a limit hit after which a host that has asked for too little is believed again, in
+/// milliseconds.
 const TRUST_AGAIN_MS: i64 = 24 * 3_600_000;
 /// A limit hit within this number of responses after a hold means that the hold was too short.
 const TOO_EARLY: u16 = 10;
@@ -78,7 +85,8 @@ impl RateGate<'_> {
     pub(crate) fn apply_limit_hit(&mut self, hit: &LimitHit) -> i64 {
         self.touch();
         // Forgiven probes stay forgiven: time counts from this limit hit on.
-        let (fails, is_confirmed) = (self.persisted.fails(self.now), self.persisted.is_confirmed(self.now));
+        let (fails, is_confirmed) =
+            (self.persisted.fails(self.now), self.persisted.is_confirmed(self.now));
         (self.persisted.failed, self.persisted.limit_hit_at) = (fails, seconds(self.now));
         self.persisted.set_confirmed(is_confirmed);
         if !self.rules.is_fixed {
@@ -107,14 +115,17 @@ impl RateGate<'_> {
             _ => first,
         };
         let usual = if self.active.trouble().is_brief { BRIEF_S } else { usual };
-        // What a host asks for is the least. One that has asked for too little before is held as long as it refused then.
+        // What a host asks for is the least. One that has asked for too little before is held as
+        // long as it refused then.
         let is_old = self.now.saturating_sub(self.active.trouble().limit_hit_at) > TRUST_AGAIN_MS;
         let penalty = self.persisted.penalty.some();
         let asks_enough = |asked: f64| is_old || penalty.is_none_or(|penalty| asked >= penalty);
         self.active.trouble().asks_too_little &= !asked.is_some_and(asks_enough);
         let known = penalty.filter(|_| self.active.trouble().asks_too_little);
         let hold_s = match asked {
-            Some(asked) => asked.max(known.map_or(0.0, |penalty| (KNOWN * penalty).min(MAX_HOLD_S))),
+            Some(asked) => {
+                asked.max(known.map_or(0.0, |penalty| (KNOWN * penalty).min(MAX_HOLD_S)))
+            }
             None => (usual.min(MAX_HOLD_S) - hit.silent_s).max(LEAST_HOLD_S),
         };
         let (now, was_serving) = (self.now, self.active.has_any_success(self.now));
@@ -129,13 +140,14 @@ impl RateGate<'_> {
         self.hold_for(hold_s, Trial::Wanted)
     }
 
-    /// Returns whether an earlier trial of this hold has failed otherwise than the limit answers, and counts this one.
+    /// Returns whether an earlier trial of this hold has failed otherwise than the limit answers,
+    /// and counts this one.
     pub(crate) fn is_second_odd_trial(&mut self) -> bool {
         std::mem::replace(&mut self.active.trouble().had_odd_trial, true)
     }
 
-    /// Extends the hold by half after a blocked trial, or more if the host asks for more: it has asked for too little
-    /// before.
+    /// Extends the hold by half after a blocked trial, or more if the host asks for more: it has
+    /// asked for too little before.
     pub(crate) fn trial_blocked(&mut self, retry_after: Option<Duration>) -> i64 {
         self.touch();
         let grown = self.longer();
@@ -156,7 +168,8 @@ impl RateGate<'_> {
             return (hold_s(Cause::Limited) - held).max(held);
         }
         let passed = now.saturating_sub(trouble.limit_hit_at) as f64 / 1000.0;
-        // Waits for the previous length first; after that, the whole wait grows by more than half each time.
+        // Waits for the previous length first; after that, the whole wait grows by more than half
+        // each time.
         let left = KNOWN * penalty - passed;
         if left > 0.05 * penalty {
             return left.max(1.0);
@@ -166,8 +179,10 @@ impl RateGate<'_> {
         }
         let grown = (1.5 * held).max(0.7 * passed);
         // A ban of a round length has ended shortly after it.
-        let round =
-            ROUND_S.map(|span| 1.05 * span + 15.0 - passed).into_iter().find(|hold| *hold >= ROUND_STEP * passed);
+        let round = ROUND_S
+            .map(|span| 1.05 * span + 15.0 - passed)
+            .into_iter()
+            .find(|hold| *hold >= ROUND_STEP * passed);
         match round {
             Some(round) if passed >= LONG_S => round,
             _ => grown.min(MAX_HOLD_S),
@@ -181,7 +196,8 @@ impl RateGate<'_> {
             self.blame_the_shortest();
         }
         let limit_hit_at = self.active.trouble().limit_hit_at;
-        self.persisted.penalty = PositiveF16::new(self.now.saturating_sub(limit_hit_at) as f64 / 1000.0);
+        self.persisted.penalty =
+            PositiveF16::new(self.now.saturating_sub(limit_hit_at) as f64 / 1000.0);
         self.persisted.set_trial(false);
         let trial_at = self.now;
         let trouble = self.active.trouble();
@@ -200,7 +216,8 @@ impl RateGate<'_> {
         self.schedule();
     }
 
-    /// Holds the host for `hold_s` seconds. Afterwards one request goes out alone if `trial` says so.
+    /// Holds the host for `hold_s` seconds. Afterwards one request goes out alone if `trial` says
+    /// so.
     pub(crate) fn hold_for(&mut self, hold_s: f64, trial: Trial) -> i64 {
         let until = self.now.saturating_add((hold_s * 1000.0).round() as i64);
         self.persisted.hold_until = seconds(until.saturating_add(999));
@@ -211,25 +228,35 @@ impl RateGate<'_> {
         until
     }
 
-    /// Returns the lowest ceiling that errors alone can bring: below it, a host needs a better sign of a limit. `before`
-    /// is the present one.
+    /// Returns the lowest ceiling that errors alone can bring: below it, a host needs a better sign
+    /// of a limit. `before` is the present one.
     pub(crate) fn least_without_evidence(&self, before: f64) -> f64 {
-        let is_limit = self.active.trouble.as_ref().is_some_and(|trouble| match self.persisted.cause() {
-            Cause::SomeBlocks => trouble.blocks_by_rate || trouble.block_noise.is_limit(),
-            _ => trouble.noise.is_limit(),
-        });
+        let is_limit =
+            self.active.trouble.as_ref().is_some_and(|trouble| match self.persisted.cause() {
+                Cause::SomeBlocks => trouble.blocks_by_rate || trouble.block_noise.is_limit(),
+                _ => trouble.noise.is_limit(),
+            });
         if is_limit { MIN_RATE } else { self.rules.min_rate.min(before) }
     }
 
-    /// Raises the ceilings that errors alone have brought down too far; `before` is the rate before. Silence says more.
+    /// Raises the ceilings that errors alone have brought down too far; `before` is the rate
+    /// before. Silence says more.
     fn soften(&mut self, before: f64, is_silence: bool) {
         let least = self.least_without_evidence(before);
-        let is_first = !is_silence && self.active.trouble().limit_hit_at < self.now.saturating_sub(CUTS_MS);
+        let is_first =
+            !is_silence && self.active.trouble().limit_hit_at < self.now.saturating_sub(CUTS_MS);
         let half = if is_first { LEAST_CUT * before } else { 0.0 };
-        for (cap, hi) in self.persisted.cap.iter_mut().zip(&mut self.persisted.hi).filter(|(cap, _)| !cap.is_none()) {
+        for (cap, hi) in self
+            .persisted
+            .cap
+            .iter_mut()
+            .zip(&mut self.persisted.hi)
+            .filter(|(cap, _)| !cap.is_none())
+        {
             *cap = (*cap).max(PositiveF16::new(half.min(BELOW_HI * hi.get())));
             if cap.get() < least {
-                (*cap, *hi) = (PositiveF16::new(least), (*hi).max(PositiveF16::new(least / BELOW_HI)));
+                (*cap, *hi) =
+                    (PositiveF16::new(least), (*hi).max(PositiveF16::new(least / BELOW_HI)));
             }
         }
         let (ceiling, _) = self.ceiling();
@@ -257,12 +284,14 @@ impl RateGate<'_> {
         // Good responses to slightly later requests may have arrived first: they clear nothing.
         let in_flight_requests = f64::from(hit.in_flight.max(1));
         let suspects: [bool; WINDOWS] = std::array::from_fn(|window| {
-            rate_of(counts, window) + in_flight_requests / SECONDS[window] > self.persisted.clean[window].get()
+            rate_of(counts, window) + in_flight_requests / SECONDS[window]
+                > self.persisted.clean[window].get()
         });
         let old_hi = self.persisted.hi;
         for window in (0..WINDOWS).filter(|window| suspects[*window]) {
             self.lower_hi(window, rate_of(counts, window));
-            self.persisted.clean[window] = self.persisted.clean[window].min(PositiveF16::new(rate_of(counts, window)));
+            self.persisted.clean[window] =
+                self.persisted.clean[window].min(PositiveF16::new(rate_of(counts, window)));
         }
         let probe = self.active.trouble().probe.take();
         match probe {
@@ -282,12 +311,16 @@ impl RateGate<'_> {
                 self.end_probe(window, before, hit.cause);
                 return;
             }
-            Some(CeilingProbe { window: Some(0), before, .. }) if is_bare(hit) && self.rate() > 1.05 * before => {
+            Some(CeilingProbe { window: Some(0), before, .. })
+                if is_bare(hit) && self.rate() > 1.05 * before =>
+            {
                 self.lower_hi(0, self.rate());
                 self.end_probe(0, before, hit.cause);
                 return;
             }
-            Some(CeilingProbe { window: None, tried, before, .. }) if f64::from(hit.in_flight) >= tried => {
+            Some(CeilingProbe { window: None, tried, before, .. })
+                if f64::from(hit.in_flight) >= tried =>
+            {
                 self.persisted.par_cap = before as u8;
                 self.persisted.failed = self.persisted.failed.saturating_add(1);
                 self.persisted.set_blame(None, hit.cause);
@@ -297,11 +330,15 @@ impl RateGate<'_> {
             Some(CeilingProbe { window: Some(window), before, .. }) => {
                 self.persisted.cap[window] = PositiveF16::new(before)
             }
-            Some(CeilingProbe { window: None, before, .. }) => self.persisted.par_cap = before as u8,
+            Some(CeilingProbe { window: None, before, .. }) => {
+                self.persisted.par_cap = before as u8
+            }
             None => {}
         }
         let (ceiling, top) = self.ceiling();
-        if let Some((top, longer)) = top.and_then(|top| Some((top, self.met_again(top, &old_hi, counts)?))) {
+        if let Some((top, longer)) =
+            top.and_then(|top| Some((top, self.met_again(top, &old_hi, counts)?)))
+        {
             self.blame_longer(top, longer, counts, hit.cause);
             return;
         }
@@ -337,8 +374,8 @@ impl RateGate<'_> {
         }
     }
 
-    /// Handles a 503 without a time that is no limit hit. Returns whether it ends a ceiling probe: the probe has then
-    /// found the limit, and needs no hold.
+    /// Handles a 503 without a time that is no limit hit. Returns whether it ends a ceiling probe:
+    /// the probe has then found the limit, and needs no hold.
     pub(crate) fn probe_refused(&mut self, counts: &Counts, in_flight: u8, signal: Signal) -> bool {
         let cause = match signal {
             Signal::Unavailable => Cause::Unavailable,
@@ -353,7 +390,9 @@ impl RateGate<'_> {
                 self.probe_failed(window, before, rate_of(counts, window));
                 self.persisted.set_blame(Some(window), cause);
             }
-            Some(CeilingProbe { window: None, tried, before, .. }) if f64::from(in_flight) >= tried => {
+            Some(CeilingProbe { window: None, tried, before, .. })
+                if f64::from(in_flight) >= tried =>
+            {
                 let trouble = self.active.trouble();
                 (trouble.probe, trouble.errors, trouble.crowd) = (None, 0.0, 0);
                 self.persisted.par_cap = before as u8;
@@ -366,8 +405,8 @@ impl RateGate<'_> {
         true
     }
 
-    /// Returns a longer window that holds as many requests as when it was blocked before, if the blamed window does
-    /// not: the host counts over the longer one.
+    /// Returns a longer window that holds as many requests as when it was blocked before, if the
+    /// blamed window does not: the host counts over the longer one.
     fn met_again(&self, top: usize, old_hi: &Counts, counts: &Counts) -> Option<usize> {
         // A host that bans counts from the end of the ban.
         let (resumed_at, resumed) = match &self.active.trouble {
@@ -377,17 +416,23 @@ impl RateGate<'_> {
         let since_s = self.now.saturating_sub(resumed_at) as f64 / 1000.0;
         let is_met = |window: usize| {
             let (before, count) = (old_hi[window].get() * SECONDS[window], counts[window].get());
-            let is_near = |count: f64| before > FEW && (count - before).abs() <= (0.05 * before).max(1.5);
+            let is_near =
+                |count: f64| before > FEW && (count - before).abs() <= (0.05 * before).max(1.5);
             is_near(count) || since_s < SECONDS[window] && is_near(resumed)
         };
-        let is_lower = |window: usize| safe(0.9, rate_of(counts, window), window) < self.persisted.cap[top].get();
+        let is_lower = |window: usize| {
+            safe(0.9, rate_of(counts, window), window) < self.persisted.cap[top].get()
+        };
         // An hour contains many requests that have nothing to do with the limit.
-        (top + 1..WINDOWS - 1).find(|window| is_met(*window) && is_lower(*window)).filter(|_| !is_met(top))
+        (top + 1..WINDOWS - 1)
+            .find(|window| is_met(*window) && is_lower(*window))
+            .filter(|_| !is_met(top))
     }
 
     /// Blames a longer window than `top`, or one between the two.
     fn blame_longer(&mut self, top: usize, longer: usize, counts: &Counts, cause: Cause) {
-        // Its count may contain requests from before a ban, but it was blocked with as many as before.
+        // Its count may contain requests from before a ban, but it was blocked with as many as
+        // before.
         let rate = rate_of(counts, longer).min(self.persisted.hi[longer].get());
         let between = between_s(top, longer).map(|between_s| rate * SECONDS[longer] / between_s);
         let Some(between) = between.filter(|_| self.is_costly()) else {
@@ -400,13 +445,15 @@ impl RateGate<'_> {
         if is_tried {
             self.persisted.hi[top] = PositiveF16::NONE;
         } else {
-            (self.persisted.hi[top], self.persisted.clean[top]) = (between, self.persisted.clean[top].min(between));
+            (self.persisted.hi[top], self.persisted.clean[top]) =
+                (between, self.persisted.clean[top].min(between));
         }
         if is_tried {
             self.cap_below(longer, rate, cause);
         } else {
             self.cap_below(top, between.get(), cause);
-            self.persisted.cap[top] = PositiveF16::new(safe(0.94, between.get(), top).max(MIN_RATE));
+            self.persisted.cap[top] =
+                PositiveF16::new(safe(0.94, between.get(), top).max(MIN_RATE));
         }
         self.persisted.set_confirmed(true);
     }
@@ -421,7 +468,11 @@ impl RateGate<'_> {
     fn cut(&mut self, window: usize, ceiling: f64, counts: &Counts, cause: Cause, old_hi: f64) {
         let now = self.now;
         let trouble = self.active.trouble();
-        trouble.cuts = if now.saturating_sub(trouble.cut_at) > CUTS_MS { 1 } else { trouble.cuts.saturating_add(1) };
+        trouble.cuts = if now.saturating_sub(trouble.cut_at) > CUTS_MS {
+            1
+        } else {
+            trouble.cuts.saturating_add(1)
+        };
         trouble.cut_at = now;
         let cuts = trouble.cuts;
         let lo = self.persisted.lo.get();
@@ -433,8 +484,9 @@ impl RateGate<'_> {
             lo
         } else {
             let rate = rate_of(counts, window);
-            let longer =
-                (window + 1..WINDOWS).map(|longer| rate_of(counts, longer)).find(|longer| *longer < 0.9 * rate);
+            let longer = (window + 1..WINDOWS)
+                .map(|longer| rate_of(counts, longer))
+                .find(|longer| *longer < 0.9 * rate);
             let share = match longer {
                 Some(longer) => 0.9 * (longer / rate).sqrt(),
                 None => FALL,
@@ -442,7 +494,8 @@ impl RateGate<'_> {
             // After another limit hit so soon, the limit has fallen further.
             let again = FALL * FALL_AGAIN.powi(i32::from(cuts) - 1);
             let share = if cuts > 1 { share.min(again) } else { share }.clamp(0.5, 0.9);
-            // After a hold the window was empty. Before it is full again, its own count shows the limit.
+            // After a hold the window was empty. Before it is full again, its own count shows the
+            // limit.
             (ceiling * share).min(safe(0.9, rate, window)).max(0.3 * ceiling)
         };
         self.persisted.cap[window] = PositiveF16::new(cap.max(MIN_RATE));
@@ -451,14 +504,16 @@ impl RateGate<'_> {
             self.persisted.lo = self.persisted.lo.min(PositiveF16::new(cap));
         }
         for at in 0..WINDOWS {
-            self.persisted.clean[at] = self.persisted.clean[at].min(PositiveF16::new(rate_of(counts, at)));
+            self.persisted.clean[at] =
+                self.persisted.clean[at].min(PositiveF16::new(rate_of(counts, at)));
         }
         self.lower_hi(window, rate_of(counts, window));
         self.persisted.set_blame(Some(window), cause);
         self.set_rate(self.rate());
     }
 
-    /// Blames the most likely of the windows that were never so full: the growing rate has hit a limit.
+    /// Blames the most likely of the windows that were never so full: the growing rate has hit a
+    /// limit.
     fn blame_a_suspect(&mut self, suspects: &[bool; WINDOWS], hit: &LimitHit) {
         let mut guess = guess(hit);
         // Limits below this rate are rare: growth was short, so a shorter window is more likely.
@@ -470,8 +525,10 @@ impl RateGate<'_> {
             Some(window) => {
                 self.cap_below(window, rate_of(&hit.counts, window), hit.cause);
                 // Only the guess supports the minute: the next admitted request decides.
-                self.active.trouble().is_brief =
-                    is_bare(hit) && SECONDS[window] == 60.0 && suspects[0] && self.persisted.penalty.is_none();
+                self.active.trouble().is_brief = is_bare(hit)
+                    && SECONDS[window] == 60.0
+                    && suspects[0]
+                    && self.persisted.penalty.is_none();
             }
             None => {
                 self.persisted.set_blame(None, hit.cause);
@@ -480,7 +537,8 @@ impl RateGate<'_> {
         }
     }
 
-    /// Sets the ceiling of the shortest window after so few requests that their count says nothing: the rate was too high.
+    /// Sets the ceiling of the shortest window after so few requests that their count says nothing:
+    /// the rate was too high.
     fn halve(&mut self, cap: f64) {
         self.persisted.hi[0] = PositiveF16::new(self.rate());
         self.persisted.cap[0] = PositiveF16::new(cap.max(MIN_RATE));
@@ -489,8 +547,8 @@ impl RateGate<'_> {
         self.set_rate(self.rate());
     }
 
-    /// Blames the shortest window: a limit over a minute would hardly admit a request so soon. It is a short window, or
-    /// a bucket.
+    /// Blames the shortest window: a limit over a minute would hardly admit a request so soon. It
+    /// is a short window, or a bucket.
     fn blame_the_shortest(&mut self) {
         let cause = self.persisted.cause();
         if self.persisted.blamed() == Some(0) {
@@ -499,7 +557,8 @@ impl RateGate<'_> {
         if let Some(blamed) = self.persisted.blamed() {
             self.persisted.cap[blamed] = PositiveF16::NONE;
         }
-        self.persisted.cap[0] = PositiveF16::new(safe(0.9, self.persisted.hi[0].get(), 0).max(MIN_RATE));
+        self.persisted.cap[0] =
+            PositiveF16::new(safe(0.9, self.persisted.hi[0].get(), 0).max(MIN_RATE));
         self.persisted.set_blame(Some(0), cause);
     }
 
@@ -514,14 +573,15 @@ fn is_bare(hit: &LimitHit) -> bool {
     hit.cause == Cause::Limited && hit.retry_after.is_none()
 }
 
-/// Returns whether the responses may have nothing to do with the rate: the host has only failed, and said nothing of a
-/// limit.
+/// Returns whether the responses may have nothing to do with the rate: the host has only failed,
+/// and said nothing of a limit.
 fn is_ambiguous(hit: &LimitHit) -> bool {
-    matches!(hit.cause, Cause::Unavailable | Cause::Errors | Cause::SomeBlocks) && hit.retry_after.is_none()
+    matches!(hit.cause, Cause::Unavailable | Cause::Errors | Cause::SomeBlocks)
+        && hit.retry_after.is_none()
 }
 
-/// Returns a ceiling below a blocked rate: lower by a share, and by 1.5 requests, because few requests make coarse
-/// counts.
+/// Returns a ceiling below a blocked rate: lower by a share, and by 1.5 requests, because few
+/// requests make coarse counts.
 pub(crate) fn safe(share: f64, rate: f64, window: usize) -> f64 {
     (rate / 4.0).max((share * rate).min(rate - 1.5 / SECONDS[window]))
 }

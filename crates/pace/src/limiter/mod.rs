@@ -1,4 +1,5 @@
-//! The limiter: the state of each host, site and address while it is in use, and the rules that admit a request.
+//! The limiter: the state of each host, site and address while it is in use, and the rules that
+//! admit a request.
 //!
 //! Must not know: how state is written to disk.
 

@@ -11,15 +11,16 @@ use crate::signals::error_noise::NoiseTest;
 use crate::signals::response::Signal;
 
 impl RateGate<'_> {
-    /// Counts a response for the test. Returns whether the errors have just turned out to be noise: the host then has
-    /// its previous rate and no hold.
+    /// Counts a response for the test. Returns whether the errors have just turned out to be noise:
+    /// the host then has its previous rate and no hold.
     pub(crate) fn test_noise(&mut self, error: Option<Signal>) -> bool {
         if self.active.trouble.is_none() && error.is_none() {
             return false;
         }
         let (rate, now) = (self.usable_rate(), self.now);
         if self.active.trouble.is_none() {
-            // What went well before the first error is not counted one by one. Most of it had a lower rate.
+            // What went well before the first error is not counted one by one. Most of it had a
+            // lower rate.
             let good = (self.active.rings.count(WINDOWS - 1, now) - 1.0).max(0.0);
             self.active.trouble().noise.assume_good(rate, good);
         }
@@ -34,10 +35,12 @@ impl RateGate<'_> {
         }
     }
 
-    /// Counts a response for the test of blocks between good pages. Returns whether these have just turned out to concern
-    /// pages: the host then has its previous rate and no hold.
+    /// Counts a response for the test of blocks between good pages. Returns whether these have just
+    /// turned out to concern pages: the host then has its previous rate and no hold.
     pub(crate) fn test_block_noise(&mut self, is_block: bool) -> bool {
-        if !is_block && self.active.trouble.as_ref().is_none_or(|trouble| !trouble.block_noise.has_begun()) {
+        if !is_block
+            && self.active.trouble.as_ref().is_none_or(|trouble| !trouble.block_noise.has_begun())
+        {
             return false;
         }
         let (rate, now) = (self.usable_rate(), self.now);
@@ -49,7 +52,12 @@ impl RateGate<'_> {
         // A limit that says what it is has nothing to do with these blocks.
         let is_limited = trouble.clarity == 1;
         // All blocks are of one kind.
-        let found = trouble.block_noise.record(rate, is_block.then_some(Signal::Unavailable), is_limited, now);
+        let found = trouble.block_noise.record(
+            rate,
+            is_block.then_some(Signal::Unavailable),
+            is_limited,
+            now,
+        );
         trouble.blocks_by_rate |= trouble.block_noise.is_limit();
         if trouble.block_noise.share().is_some() {
             trouble.blocks_by_rate = false;
@@ -86,8 +94,8 @@ impl RateGate<'_> {
         }
     }
 
-    /// Returns the rate, or the lower one that a learned limit of parallel requests leaves of it: a rate that no request
-    /// follows says nothing of errors.
+    /// Returns the rate, or the lower one that a learned limit of parallel requests leaves of it: a
+    /// rate that no request follows says nothing of errors.
     pub(crate) fn usable_rate(&self) -> f64 {
         let latency = f64::from(self.active.fast).exp();
         match self.persisted.par_cap {
@@ -100,7 +108,8 @@ impl RateGate<'_> {
     fn restore(&mut self, test: NoiseTest) {
         *self.persisted = test.before.with_declared_gap_of(self.persisted);
         let trouble = self.active.trouble();
-        (trouble.errors, trouble.blocks, trouble.crowd, trouble.cuts, trouble.sheds) = (0.0, 0.0, 0, 0, 0);
+        (trouble.errors, trouble.blocks, trouble.crowd, trouble.cuts, trouble.sheds) =
+            (0.0, 0.0, 0, 0, 0);
         (trouble.hold, trouble.trial, trouble.probe, trouble.fresh) = (0, Trial::No, None, 0);
         trouble.is_brief = false;
         self.set_rate(test.rate.max(self.rate()));

@@ -1,5 +1,5 @@
-//! The permit of one request: the state when it went out, so that its response is judged by that state and not by the
-//! current one.
+//! The permit of one request: the state when it went out, so that its response is judged by that
+//! state and not by the current one.
 
 use super::window::Counts;
 
@@ -21,8 +21,8 @@ pub struct Permit {
     flags: u8,
     /// The number of requests that it was admitted for.
     cost: u16,
-    /// Earliest time of the next request after this one was booked, for each level, modulo 2^32. While it is unchanged,
-    /// no other request was booked.
+    /// Earliest time of the next request after this one was booked, for each level, modulo 2^32.
+    /// While it is unchanged, no other request was booked.
     pub(crate) next: [u32; LEVELS],
 }
 

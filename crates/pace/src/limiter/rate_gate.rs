@@ -1,9 +1,10 @@
-//! The gate of a host, site or address at one moment: whether a request may go out, and the bookkeeping of those that
-//! do.
+//! The gate of a host, site or address at one moment: whether a request may go out, and the
+//! bookkeeping of those that do.
 //!
 //! Owns: the gate, and the gap between requests.
 //!
-//! Invariants: requests go out evenly; at most `par` in parallel; none before a hold has ended, and then one alone.
+//! Invariants: requests go out evenly; at most `par` in parallel; none before a hold has ended, and
+//! then one alone.
 //!
 //! The rules that change its rate are further methods in other files.
 
@@ -22,8 +23,8 @@ const PAR_FIRST: f64 = 4.0;
 /// Share of the ceiling from which the rate counts as at the ceiling.
 const AT_CEILING: f64 = 0.97;
 
-/// Ratio to the latency of its pages from which on a host that answers nothing is silent, and the least latency that counts,
-/// in seconds.
+/// Ratio to the latency of its pages from which on a host that answers nothing is silent, and the
+/// least latency that counts, in seconds.
 const SILENT: f64 = 10.0;
 const QUICK_S: f64 = 0.02;
 /// Requests up to which a host is hardly known: later, its slowest pages are part of what it is.
@@ -63,7 +64,8 @@ pub(crate) struct RateGate<'l> {
 }
 
 impl RateGate<'_> {
-    /// Returns the lowest rate that a window allows, with that window; `max_rate` if no window is lower.
+    /// Returns the lowest rate that a window allows, with that window; `max_rate` if no window is
+    /// lower.
     pub(crate) fn ceiling(&self) -> (f64, Option<usize>) {
         let mut least = (self.rules.max_rate, None);
         for (window, cap) in self.persisted.cap.iter().enumerate() {
@@ -87,8 +89,8 @@ impl RateGate<'_> {
         }
     }
 
-    /// Sets the maximum of parallel requests, and the rate: the given one, or what is learned within its limits. The next
-    /// request waits for no longer gap than that of the new rate.
+    /// Sets the maximum of parallel requests, and the rate: the given one, or what is learned
+    /// within its limits. The next request waits for no longer gap than that of the new rate.
     pub(crate) fn reconfigure(&mut self, max_par: u8, rate: Option<f64>) {
         self.active.max_par = max_par;
         self.active.rate = rate.unwrap_or_else(|| self.rate().min(self.rules.max_rate)) as f32;
@@ -134,17 +136,20 @@ impl RateGate<'_> {
         }
         // The latency matters from the third one on: without it, most checks need no exponential.
         let cap = if self.persisted.par_cap == 0 { u8::MAX } else { self.persisted.par_cap };
-        let is_clear =
-            self.persisted.kept_gap().is_none() && self.active.in_flight < PAR_LEAST.min(self.active.max_par).min(cap);
+        let is_clear = self.persisted.kept_gap().is_none()
+            && self.active.in_flight < PAR_LEAST.min(self.active.max_par).min(cap);
         is_clear || self.active.in_flight < self.par() && !(cost <= 1 && self.is_silent())
     }
 
-    /// Returns whether a host that is hardly known keeps its requests waiting far longer than its pages take: a limit may do
-    /// so, and would do the same to one more. Rendered pages take their time.
+    /// Returns whether a host that is hardly known keeps its requests waiting far longer than its
+    /// pages take: a limit may do so, and would do the same to one more. Rendered pages take their
+    /// time.
     fn is_silent(&self) -> bool {
         let is_unknown = self.active.trouble.is_none() && self.persisted.render_cost == 0;
         let is_unknown = is_unknown && self.active.in_flight >= PAR_LEAST && !self.rules.is_fixed;
-        let Some(last) = self.active.last_good_response().filter(|_| is_unknown) else { return false };
+        let Some(last) = self.active.last_good_response().filter(|_| is_unknown) else {
+            return false;
+        };
         let waited_s = f64::from(wrapped(self.now).wrapping_sub(last)) / 1000.0;
         let usual_s = f64::from(self.active.fast).exp().max(QUICK_S);
         waited_s > SILENT * usual_s && self.active.rings.count(WINDOWS - 1, self.now) < HARDLY_KNOWN
@@ -157,7 +162,9 @@ impl RateGate<'_> {
             }
             match trouble.trial {
                 Trial::No => {}
-                Trial::Wanted if self.active.next > self.now => return GateDecision::Wait(self.active.next),
+                Trial::Wanted if self.active.next > self.now => {
+                    return GateDecision::Wait(self.active.next);
+                }
                 Trial::Wanted => return GateDecision::Trial,
                 Trial::Out => return GateDecision::AtCapacity,
             }
@@ -168,18 +175,23 @@ impl RateGate<'_> {
             }
             return GateDecision::AtCapacity;
         }
-        if self.active.next > self.now { GateDecision::Wait(self.active.next) } else { GateDecision::Go }
+        if self.active.next > self.now {
+            GateDecision::Wait(self.active.next)
+        } else {
+            GateDecision::Go
+        }
     }
 
-    /// Books a request that the gate admitted. `even` is a number from 0.9 to 1.1. Returns whether the caller had more
-    /// requests than went out: this one came as soon as it could.
+    /// Books a request that the gate admitted. `even` is a number from 0.9 to 1.1. Returns whether
+    /// the caller had more requests than went out: this one came as soon as it could.
     pub(crate) fn book(&mut self, cost: u16, is_trial: bool, even: f64) -> bool {
         let gap_ms = self.gap_ms(cost) * even;
         let idle = self.now.saturating_sub(self.active.next) as f64;
         let is_paced = idle <= 2.0 * gap_ms;
-        // A late caller catches up at most a fifth of a gap: saved requests would go out as a burst. After a hold nobody
-        // is late.
-        let late_ms = if is_trial && self.ceiling().1 == Some(0) { 0 } else { (gap_ms / 5.0) as i64 };
+        // A late caller catches up at most a fifth of a gap: saved requests would go out as a
+        // burst. After a hold nobody is late.
+        let late_ms =
+            if is_trial && self.ceiling().1 == Some(0) { 0 } else { (gap_ms / 5.0) as i64 };
         let from = self.active.next.max(self.now.saturating_sub(late_ms));
         self.active.next = from.saturating_add(gap_ms.round() as i64);
         self.touch();
@@ -205,16 +217,17 @@ impl RateGate<'_> {
         }
     }
 
-    /// Frees the turn of a request that was booked at `sent`, with the next one at `next`, and never went out. If
-    /// others were booked after it, their turns stay, so that requests still go out evenly.
+    /// Frees the turn of a request that was booked at `sent`, with the next one at `next`, and
+    /// never went out. If others were booked after it, their turns stay, so that requests still go
+    /// out evenly.
     pub(crate) fn free_turn(&mut self, next: u32, sent: i64) {
         if wrapped(self.active.next) == next {
             self.active.next = self.active.next.min(sent);
         }
     }
 
-    /// Counts the actual cost of a request instead of the admitted one. A cheaper request gives back the part of its gap
-    /// that is still ahead.
+    /// Counts the actual cost of a request instead of the admitted one. A cheaper request gives
+    /// back the part of its gap that is still ahead.
     pub(crate) fn correct(&mut self, admitted_cost: u16, cost: u16) {
         self.touch();
         if cost > admitted_cost {
@@ -229,7 +242,8 @@ impl RateGate<'_> {
         }
     }
 
-    /// Takes a request that never went out from the counts. [`free_turn`](Self::free_turn) decides about its gap.
+    /// Takes a request that never went out from the counts. [`free_turn`](Self::free_turn) decides
+    /// about its gap.
     pub(crate) fn uncount(&mut self, cost: u16) {
         self.touch();
         self.active.rings.subtract(cost, self.now);
@@ -241,7 +255,8 @@ impl RateGate<'_> {
         self.now = self.now.max(self.active.at);
         self.active.rings.advance(self.active.at, self.now);
         self.active.at = self.now;
-        self.persisted.last_request_day = u16::try_from(self.now.div_euclid(86_400_000)).unwrap_or(0);
+        self.persisted.last_request_day =
+            u16::try_from(self.now.div_euclid(86_400_000)).unwrap_or(0);
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -252,7 +267,8 @@ impl RateGate<'_> {
     pub(crate) fn gap_ms(&self, cost: u16) -> f64 {
         let gap = f64::from(cost.max(1)) / self.rate();
         // Infinite rates have no gap; no gap is longer than a day.
-        (gap.max(self.min_gap_s().unwrap_or(0.0) * f64::from(cost.min(1))) * 1000.0).clamp(0.0, 86_400_000.0)
+        (gap.max(self.min_gap_s().unwrap_or(0.0) * f64::from(cost.min(1))) * 1000.0)
+            .clamp(0.0, 86_400_000.0)
     }
 
     /// Returns the minimum gap between requests that is kept, in seconds.
@@ -260,9 +276,13 @@ impl RateGate<'_> {
         self.persisted.kept_gap().map(|declared_gap| declared_gap.min(self.rules.max_crawl_delay_s))
     }
 
-    /// Returns whether a request went out before the last limit hit, so that its response proves nothing new.
+    /// Returns whether a request went out before the last limit hit, so that its response proves
+    /// nothing new.
     pub(crate) fn is_before_limit_hit(&self, sent: i64) -> bool {
-        self.active.trouble.as_ref().is_some_and(|trouble| trouble.limit_hit_at > 0 && sent <= trouble.limit_hit_at)
+        self.active
+            .trouble
+            .as_ref()
+            .is_some_and(|trouble| trouble.limit_hit_at > 0 && sent <= trouble.limit_hit_at)
     }
 
     /// Returns the seconds since the last good response, and records this one.

@@ -1,12 +1,14 @@
 //! Many locks instead of one: each key belongs to one of them.
 //!
-//! Invariants: no lock is held while the next one is taken, so a slow reader of all shards blocks one at a time.
+//! Invariants: no lock is held while the next one is taken, so a slow reader of all shards blocks
+//! one at a time.
 //!
 //! Must not know: what is locked.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of locks. Threads that work on different hosts rarely meet, and little is locked while a table grows.
+/// Number of locks. Threads that work on different hosts rarely meet, and little is locked while a
+/// table grows.
 const SHARDS: usize = 128;
 
 /// Values behind locks of their own, in two cache lines so that threads do not share them.

@@ -15,7 +15,8 @@ use crate::signals::response::Level;
 const TOGETHER_MS: i64 = 60_000;
 /// Sites with blocks within this time were blocked together.
 const BLOCKED_MS: i64 = 600_000;
-/// A host with this number of blocks in a row, and none of other hosts between them, is to blame itself.
+/// A host with this number of blocks in a row, and none of other hosts between them, is to blame
+/// itself.
 const MAX_BLOCKS_IN_A_ROW: u8 = 2;
 
 /// The state of one site or address.
@@ -26,8 +27,8 @@ pub(crate) struct SharedState {
 }
 
 impl SharedState {
-    /// Returns its gate, and creates its active state if needed; `rate` is the initial rate if there was no recent
-    /// request.
+    /// Returns its gate, and creates its active state if needed; `rate` is the initial rate if
+    /// there was no recent request.
     pub(crate) fn activate<'g>(
         &'g mut self,
         rules: &'g Rules,
@@ -43,13 +44,19 @@ impl SharedState {
             }
             *active = Some(Box::new(ActiveState::new(persisted, max_par, rate, now)));
         }
-        let active = active.get_or_insert_with(|| Box::new(ActiveState::new(persisted, max_par, rules.max_rate, now)));
+        let active = active.get_or_insert_with(|| {
+            Box::new(ActiveState::new(persisted, max_par, rules.max_rate, now))
+        });
         let now = now.max(active.at);
         RateGate { persisted, active, rules, now }
     }
 
     /// Returns its gate if it is active.
-    pub(crate) fn active_gate<'g>(&'g mut self, rules: &'g Rules, now: i64) -> Option<RateGate<'g>> {
+    pub(crate) fn active_gate<'g>(
+        &'g mut self,
+        rules: &'g Rules,
+        now: i64,
+    ) -> Option<RateGate<'g>> {
         let Self { persisted, active } = self;
         active.as_deref_mut().map(|active| {
             let now = now.max(active.at);
@@ -63,7 +70,10 @@ impl SharedState {
     }
 
     /// Returns a persisted state with the rate of the active state.
-    pub(crate) fn with_rate(mut persisted: PersistedState, active: Option<&ActiveState>) -> PersistedState {
+    pub(crate) fn with_rate(
+        mut persisted: PersistedState,
+        active: Option<&ActiveState>,
+    ) -> PersistedState {
         if let Some(active) = active
             && active.rate.is_finite()
         {
@@ -140,8 +150,8 @@ impl SharedEntry {
         Self { key, name: name.into(), ..Self::default() }
     }
 
-    /// Registers a coming request of `key`: returns whether it is alone, or which host must be told that it no longer
-    /// is.
+    /// Registers a coming request of `key`: returns whether it is alone, or which host must be told
+    /// that it no longer is.
     pub(crate) fn register(&mut self, key: u64, now: i64) -> SiteSharing {
         if self.state.is_some() {
             self.alone = SHARED;
@@ -150,7 +160,8 @@ impl SharedEntry {
             SHARED => SiteSharing::Shared,
             other if other == 0 || other == key => {
                 self.alone = key;
-                // A host that is alone does not come back here for a while, and must not be forgotten meanwhile.
+                // A host that is alone does not come back here for a while, and must not be
+                // forgotten meanwhile.
                 self.last_requests[0] = Activity { key, at: now };
                 SiteSharing::Alone
             }
@@ -190,14 +201,21 @@ impl SharedEntry {
 
     /// Records that `key` hit a limit. Returns whether all hosts here share the limit.
     pub(crate) fn record_limit_hit(&mut self, level: Level, key: u64, now: i64) -> bool {
-        let other = self.last_requests.iter().find(|activity| activity.key != key && activity.key != 0);
+        let other =
+            self.last_requests.iter().find(|activity| activity.key != key && activity.key != 0);
         let together = other.is_some_and(|activity| now.saturating_sub(activity.at) <= TOGETHER_MS);
         let previous = self.blocked;
-        self.blocks_in_a_row = if previous.key == key { self.blocks_in_a_row.saturating_add(1) } else { 1 };
+        self.blocks_in_a_row =
+            if previous.key == key { self.blocks_in_a_row.saturating_add(1) } else { 1 };
         self.blocked = Activity { key, at: now };
-        // Sites that share only an address are not blamed together by guess: two of them must be blocked.
+        // Sites that share only an address are not blamed together by guess: two of them must be
+        // blocked.
         let is_common = match level {
-            Level::Address => previous.key != key && previous.key != 0 && now.saturating_sub(previous.at) <= BLOCKED_MS,
+            Level::Address => {
+                previous.key != key
+                    && previous.key != 0
+                    && now.saturating_sub(previous.at) <= BLOCKED_MS
+            }
             _ => self.blocks_in_a_row < MAX_BLOCKS_IN_A_ROW,
         };
         together && is_common && self.state.is_some()
@@ -210,14 +228,21 @@ impl SharedEntry {
         {
             self.state = None;
         }
-        self.state.is_some() || now.saturating_sub(self.last_requests[0].at) <= crate::limiter::active_state::ACTIVE_MS
+        self.state.is_some()
+            || now.saturating_sub(self.last_requests[0].at)
+                <= crate::limiter::active_state::ACTIVE_MS
     }
 }
 
 /// Ends a hold that lasts beyond `now`, and returns its previous end.
-pub(crate) fn end_hold(persisted: &mut PersistedState, active: Option<&mut ActiveState>, now: i64) -> Option<i64> {
+pub(crate) fn end_hold(
+    persisted: &mut PersistedState,
+    active: Option<&mut ActiveState>,
+    now: i64,
+) -> Option<i64> {
     let trouble = active.and_then(|active| active.trouble.as_deref_mut());
-    let until = trouble.as_ref().map_or(i64::from(persisted.hold_until) * 1000, |trouble| trouble.hold);
+    let until =
+        trouble.as_ref().map_or(i64::from(persisted.hold_until) * 1000, |trouble| trouble.hold);
     if until <= now {
         return None;
     }

@@ -1,6 +1,7 @@
 //! The five windows over which requests are counted, and the rings that count them.
 //!
-//! Invariants: a count covers exactly its window, up to the spread of requests within the oldest quarter.
+//! Invariants: a count covers exactly its window, up to the spread of requests within the oldest
+//! quarter.
 //!
 //! Must not know: limits.
 
@@ -8,25 +9,31 @@ use crate::persistence::float16::PositiveF16;
 
 /// Number of windows.
 pub(crate) const WINDOWS: usize = 5;
-/// The windows in seconds. Most limiters on the web count over one of these; the nearest one works for the others.
+/// The windows in seconds. Most limiters on the web count over one of these; the nearest one works
+/// for the others.
 pub(crate) const SECONDS: [f64; WINDOWS] = [10.0, 60.0, 300.0, 900.0, 3600.0];
 /// The windows for a person to read.
 pub(crate) const NAMES: [&str; WINDOWS] = ["10 s", "1 min", "5 min", "15 min", "1 h"];
 /// Common windows between those that are counted, in seconds.
 const BETWEEN_S: [f64; 3] = [120.0, 600.0, 1800.0];
-/// A quarter of the shortest window in milliseconds, and the number of these in a quarter of each window.
+/// A quarter of the shortest window in milliseconds, and the number of these in a quarter of each
+/// window.
 const QUARTER_MS: u64 = 2_500;
 const QUARTERS: [u64; WINDOWS] = [1, 6, 30, 90, 360];
-/// What is added to a time so that it is not negative: a multiple of every ring, and at least 2^63. Unsigned divisions
-/// take half the instructions.
-const NOT_NEGATIVE: u64 = (1_u64 << 63).next_multiple_of(QUARTER_MS * QUARTERS[WINDOWS - 1] * WINDOWS as u64);
+/// What is added to a time so that it is not negative: a multiple of every ring, and at least 2^63.
+/// Unsigned divisions take half the instructions.
+const NOT_NEGATIVE: u64 =
+    (1_u64 << 63).next_multiple_of(QUARTER_MS * QUARTERS[WINDOWS - 1] * WINDOWS as u64);
 
 /// Requests within each window, or another number for each window.
 pub(crate) type Counts = [PositiveF16; WINDOWS];
 
 /// Returns the longest window between two that are counted, in seconds.
 pub(crate) fn between_s(shorter: usize, longer: usize) -> Option<f64> {
-    BETWEEN_S.into_iter().rev().find(|between| *between > SECONDS[shorter] && *between < SECONDS[longer])
+    BETWEEN_S
+        .into_iter()
+        .rev()
+        .find(|between| *between > SECONDS[shorter] && *between < SECONDS[longer])
 }
 
 /// Counts of the last quarters of each window, including the current one.
@@ -37,7 +44,8 @@ impl Rings {
     /// Empties the quarters that began after `from` and up to `to`.
     pub(crate) fn advance(&mut self, from: i64, to: i64) {
         let (last, now) = (quarter_of(from), quarter_of(to));
-        // Within the shortest quarter no other begins either, and most requests of a busy host are that close.
+        // Within the shortest quarter no other begins either, and most requests of a busy host are
+        // that close.
         if last >= now {
             return;
         }
@@ -74,7 +82,8 @@ impl Rings {
         }
     }
 
-    /// Returns the number of requests in window `window` up to `now`. The rings must be advanced to it.
+    /// Returns the number of requests in window `window` up to `now`. The rings must be advanced to
+    /// it.
     pub(crate) fn count(&self, window: usize, now: i64) -> f64 {
         let (ring, quarter) = (&self.0[window], QUARTER_MS * QUARTERS[window]);
         let now = unsigned(now);
@@ -92,7 +101,8 @@ impl Rings {
     }
 }
 
-/// Returns a time in milliseconds, which may be negative, as a number that is not, in the same order.
+/// Returns a time in milliseconds, which may be negative, as a number that is not, in the same
+/// order.
 fn unsigned(ms: i64) -> u64 {
     ms.cast_unsigned().wrapping_add(NOT_NEGATIVE)
 }

@@ -1,4 +1,5 @@
-//! A positive number in 16 bits with a relative error of at most 1/2000, for persisted rates, counts and latencies.
+//! A positive number in 16 bits with a relative error of at most 1/2000, for persisted rates,
+//! counts and latencies.
 //!
 //! Owns: the format. Six bits of exponent and ten of mantissa, like a small float without a sign.
 //!
@@ -17,7 +18,8 @@ impl PositiveF16 {
     /// No number; less than every number.
     pub(crate) const NONE: Self = Self(0);
 
-    /// Returns the nearest number. Zero, negative numbers and NaN are none; too large ones are the largest.
+    /// Returns the nearest number. Zero, negative numbers and NaN are none; too large ones are the
+    /// largest.
     pub(crate) fn new(value: f64) -> Self {
         if value.is_nan() || value <= 0.0 {
             return Self::NONE;
@@ -29,7 +31,11 @@ impl PositiveF16 {
 
     /// Returns the number, or 0.
     pub(crate) fn get(self) -> f64 {
-        if self.0 == 0 { 0.0 } else { f64::from(f32::from_bits((u32::from(self.0) + LOWEST) << 13)) }
+        if self.0 == 0 {
+            0.0
+        } else {
+            f64::from(f32::from_bits((u32::from(self.0) + LOWEST) << 13))
+        }
     }
 
     /// Returns the number, if there is one.

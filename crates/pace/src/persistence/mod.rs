@@ -8,13 +8,14 @@ use crate::persistence::persisted_state::PersistedState;
 use crate::signals::response::{Cause, Level};
 use fetchwise_types::time::Timestamp;
 
-/// The persisted state of a host, site or address: 64 bytes, whose layout `log/FORMAT.md` describes.
+/// The persisted state of a host, site or address: 64 bytes, whose layout `log/FORMAT.md`
+/// describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaceState(pub [u8; 64]);
 
 impl PaceState {
-    /// Returns the state with all its times moved by `ms`, to the bit the same for 0: a store keeps dates, and a pace has
-    /// times.
+    /// Returns the state with all its times moved by `ms`, to the bit the same for 0: a store keeps
+    /// dates, and a pace has times.
     #[must_use]
     pub fn moved_by(self, ms: i64) -> Self {
         if ms == 0 {
@@ -46,7 +47,8 @@ impl<K: PaceStore + ?Sized> PaceStore for std::sync::Arc<K> {
     }
 }
 
-/// Store of learned state; fetchwise's journal is one. It is called without any lock that a request could wait for.
+/// Store of learned state; fetchwise's journal is one. It is called without any lock that a request
+/// could wait for.
 pub trait PaceStore: Send + Sync {
     /// Stores the record, if possible.
     fn keep(&self, note: &PaceRecord<'_>);

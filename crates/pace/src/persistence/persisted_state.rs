@@ -19,7 +19,8 @@ pub(crate) const RENDER_COST: u8 = 12;
 /// Days without a request after which a host is forgotten.
 pub(crate) const FORGET_DAYS: i64 = 90;
 
-/// Flag in `blame`: the declared gap is kept. Not in the log: each crawl reads the declaration again.
+/// Flag in `blame`: the declared gap is kept. Not in the log: each crawl reads the declaration
+/// again.
 const GAP_KEPT: u8 = 0x80;
 const CONFIRMED: u8 = 1;
 const TRIAL: u8 = 2;
@@ -30,7 +31,8 @@ const DECLARED: u8 = 7;
 /// `noted` is a share of noise.
 const NOISY: u8 = 0x80;
 
-/// The state of one host, site or address: in memory while it is idle, in the log, and in snapshots.
+/// The state of one host, site or address: in memory while it is idle, in the log, and in
+/// snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PersistedState {
     /// Requests per second.
@@ -47,14 +49,16 @@ pub(crate) struct PersistedState {
     pub(crate) base: PositiveF16,
     /// How long the host last refused requests, in seconds.
     pub(crate) penalty: PositiveF16,
-    /// The ceiling (or the rate, without one) in the last record, while the host is in use. In the log and while it is
-    /// idle, the share of its errors that are noise, if it is noisy; 1 more if they are not 503s only.
+    /// The ceiling (or the rate, without one) in the last record, while the host is in use. In the
+    /// log and while it is idle, the share of its errors that are noise, if it is noisy; 1 more if
+    /// they are not 503s only.
     pub(crate) noted: PositiveF16,
     /// The host's last `Crawl-delay`, in seconds, without the maximum.
     pub(crate) declared_gap: PositiveF16,
     /// The day of the last request.
     pub(crate) last_request_day: u16,
-    /// Seconds since the epoch of the last limit hit, of the end of its hold, and of the next ceiling probe.
+    /// Seconds since the epoch of the last limit hit, of the end of its hold, and of the next
+    /// ceiling probe.
     pub(crate) limit_hit_at: u32,
     pub(crate) hold_until: u32,
     pub(crate) probe_at: u32,
@@ -111,14 +115,18 @@ impl PersistedState {
 
     /// Returns the window for which the host declared its limit.
     pub(crate) fn declared_window(&self) -> Option<usize> {
-        usize::from(self.flags >> DECLARED_SHIFT & DECLARED).checked_sub(1).filter(|window| *window < WINDOWS)
+        usize::from(self.flags >> DECLARED_SHIFT & DECLARED)
+            .checked_sub(1)
+            .filter(|window| *window < WINDOWS)
     }
 
     pub(crate) fn set_declared_window(&mut self, window: usize) {
-        self.flags = self.flags & !(DECLARED << DECLARED_SHIFT) | (window as u8 + 1) << DECLARED_SHIFT;
+        self.flags =
+            self.flags & !(DECLARED << DECLARED_SHIFT) | (window as u8 + 1) << DECLARED_SHIFT;
     }
 
-    /// Returns this state with a share of noise instead of what is only needed while the host is in use.
+    /// Returns this state with a share of noise instead of what is only needed while the host is in
+    /// use.
     pub(crate) fn with_noise(mut self, share: f64) -> Self {
         self.noted = PositiveF16::new(share);
         self.set(NOISY, true);
@@ -143,7 +151,8 @@ impl PersistedState {
     }
 
     pub(crate) fn set_blame(&mut self, window: Option<usize>, cause: Cause) {
-        self.blame = window.map_or(7, |window| window as u8) | (cause as u8) << 3 | self.blame & GAP_KEPT;
+        self.blame =
+            window.map_or(7, |window| window as u8) | (cause as u8) << 3 | self.blame & GAP_KEPT;
     }
 
     /// Keeps this declared gap from now on.
@@ -170,7 +179,8 @@ impl PersistedState {
         for at_s in [&mut self.limit_hit_at, &mut self.hold_until, &mut self.probe_at] {
             // Zero stands for none.
             if *at_s != 0 {
-                *at_s = u32::try_from(i64::from(*at_s).saturating_add(ms.div_euclid(1000)).max(1)).unwrap_or(u32::MAX);
+                *at_s = u32::try_from(i64::from(*at_s).saturating_add(ms.div_euclid(1000)).max(1))
+                    .unwrap_or(u32::MAX);
             }
         }
         let day = i64::from(self.last_request_day).saturating_add(ms.div_euclid(86_400_000));
@@ -186,7 +196,8 @@ impl PersistedState {
     pub(crate) fn to_bytes(self) -> [u8; 64] {
         let mut bytes = [0; 64];
         let noise = if self.flags & NOISY == 0 { PositiveF16::NONE } else { self.noted };
-        let halves = [self.rate, self.lo].into_iter().chain(self.cap).chain(self.hi).chain(self.clean);
+        let halves =
+            [self.rate, self.lo].into_iter().chain(self.cap).chain(self.hi).chain(self.clean);
         let halves = halves
             .chain([self.base, self.penalty, self.declared_gap, noise])
             .map(PositiveF16::bits)
@@ -202,7 +213,10 @@ impl PersistedState {
             self.blocks,
             self.errors,
         ];
-        let all = halves.flat_map(u16::to_le_bytes).chain(words.into_iter().flat_map(u32::to_le_bytes)).chain(rest);
+        let all = halves
+            .flat_map(u16::to_le_bytes)
+            .chain(words.into_iter().flat_map(u32::to_le_bytes))
+            .chain(rest);
         bytes.iter_mut().zip(all).for_each(|(byte, value)| *byte = value);
         bytes
     }
@@ -210,7 +224,8 @@ impl PersistedState {
     pub(crate) fn from_bytes(bytes: &[u8; 64]) -> Self {
         let half = |at: usize| u16::from_le_bytes([bytes[2 * at], bytes[2 * at + 1]]);
         let small = |at: usize| PositiveF16::from_bits(half(at));
-        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[44 + 4 * at + byte]));
+        let word =
+            |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[44 + 4 * at + byte]));
         let flags = bytes[60];
         Self {
             rate: small(0),
@@ -250,7 +265,8 @@ mod tests {
 
     #[test]
     fn failed_probes_are_forgiven_weekly_and_certainty_ends_after_a_month() {
-        let mut state = PersistedState { failed: 3, limit_hit_at: 1_000_000, ..PersistedState::default() };
+        let mut state =
+            PersistedState { failed: 3, limit_hit_at: 1_000_000, ..PersistedState::default() };
         state.set_confirmed(true);
         let after = |days: i64| (1_000_000 + days * 86_400) * 1000;
         assert_eq!([0, 6, 7, 20, 21, 400].map(|days| state.fails(after(days))), [3, 3, 2, 1, 0, 0]);
@@ -262,21 +278,31 @@ mod tests {
         let mut state = PersistedState::default();
         state.set_blame(Some(2), Cause::Close);
         state.keep_declared_gap(PositiveF16::new(120.0));
-        assert_eq!((state.kept_gap(), state.blamed(), state.cause()), (Some(120.0), Some(2), Cause::Close));
+        assert_eq!(
+            (state.kept_gap(), state.blamed(), state.cause()),
+            (Some(120.0), Some(2), Cause::Close)
+        );
         state.set_blame(Some(1), Cause::Block);
         assert_eq!((state.kept_gap(), state.cause()), (Some(120.0), Cause::Block));
         let after = PersistedState::from_bytes(&state.to_bytes());
-        assert_eq!((after.declared_gap.get(), after.kept_gap(), after.cause()), (120.0, None, Cause::Block));
+        assert_eq!(
+            (after.declared_gap.get(), after.kept_gap(), after.cause()),
+            (120.0, None, Cause::Block)
+        );
         assert_eq!(PersistedState::default().with_declared_gap_of(&state).kept_gap(), Some(120.0));
     }
 
     #[test]
     fn the_share_of_noise_is_in_the_log_and_the_last_record_is_not() {
-        let mut state = PersistedState { noted: PositiveF16::new(3.0), ..PersistedState::default() };
+        let mut state =
+            PersistedState { noted: PositiveF16::new(3.0), ..PersistedState::default() };
         state.set_declared_window(4);
         assert_eq!(PersistedState::from_bytes(&state.to_bytes()).noted, PositiveF16::NONE);
         let mut noisy = PersistedState::from_bytes(&state.with_noise(0.25).to_bytes());
-        assert_eq!((noisy.declared_window(), noisy.take_noise(), noisy.take_noise()), (Some(4), Some(0.25), None));
+        assert_eq!(
+            (noisy.declared_window(), noisy.take_noise(), noisy.take_noise()),
+            (Some(4), Some(0.25), None)
+        );
         assert_eq!((noisy.noted, noisy.declared_window()), (PositiveF16::NONE, Some(4)));
     }
 

@@ -1,17 +1,20 @@
 //! Noise: errors that a host gives at any rate. Slowing down does not help against them.
 //!
-//! When errors are about to lower a host's rate, a sequential test begins. It compares two explanations of all responses
-//! from then on: the share of errors stays the same (noise), or only requests above a limit fail, so that the share falls
-//! with the rate. At odds of 99 to 1 for noise, the host gets back what it had before, and this share of errors counts as
-//! usual. A wrong finding costs this share of the requests, so a share above 5 % needs odds of 9,999 to 1. The odds
-//! against noise never exceed 99 to 1, so that a host whose errors change can still turn out to be noisy.
+//! When errors are about to lower a host's rate, a sequential test begins. It compares two
+//! explanations of all responses from then on: the share of errors stays the same (noise), or only
+//! requests above a limit fail, so that the share falls with the rate. At odds of 99 to 1 for
+//! noise, the host gets back what it had before, and this share of errors counts as usual. A wrong
+//! finding costs this share of the requests, so a share above 5 % needs odds of 9,999 to 1. The
+//! odds against noise never exceed 99 to 1, so that a host whose errors change can still turn out
+//! to be noisy.
 //!
-//! Responses at lower rates before the test count, too: a host that failed as often while its rate was growing fails at
-//! any rate. A second test watches a noisy host for more errors than its share, with one false alarm in 100,000 responses.
-//! If it finds them at the restored rate, they depend on the rate: tests pause, and the host keeps its share of noise.
+//! Responses at lower rates before the test count, too: a host that failed as often while its rate
+//! was growing fails at any rate. A second test watches a noisy host for more errors than its
+//! share, with one false alarm in 100,000 responses. If it finds them at the restored rate, they
+//! depend on the rate: tests pause, and the host keeps its share of noise.
 //!
-//! Errors of another kind than those that began a test say nothing: a host that gives stray 500s at any rate may refuse
-//! with 503s above a limit.
+//! Errors of another kind than those that began a test say nothing: a host that gives stray 500s at
+//! any rate may refuse with 503s above a limit.
 //!
 //! Owns: the tests, and the share of noise.
 //!
@@ -33,14 +36,15 @@ const LARGE_SHARE: f64 = 0.05;
 const MAX_NOISE: f64 = 0.6;
 /// Share below which a host is not noisy, and its errors are too few for a test.
 const QUIET: f64 = 0.003;
-/// Share of errors that a limit leaves at a rate below it, on a host that is not noisy; and at a rate so far below that
-/// none of its errors is left.
+/// Share of errors that a limit leaves at a rate below it, on a host that is not noisy; and at a
+/// rate so far below that none of its errors is left.
 const LEAST_SHARE: f64 = 0.005;
 const FAR_SHARE: f64 = 0.001;
-/// Rates below this share of the previous one are far below it. After the first errors most requests go out at about half
-/// the rate, so a share of just one half would decide by chance.
+/// Rates below this share of the previous one are far below it. After the first errors most
+/// requests go out at about half the rate, so a share of just one half would decide by chance.
 const FAR: f64 = 0.7;
-/// Time in which a test must decide, in milliseconds: by then a limit may have changed by as much as the rate.
+/// Time in which a test must decide, in milliseconds: by then a limit may have changed by as much
+/// as the rate.
 const TEST_MS: i64 = 600_000;
 /// Errors at clearly lower rates without which nothing is decided: two may be the last of a limit.
 const LEAST_ERRORS: f64 = 4.0;
@@ -54,19 +58,23 @@ const REMEMBERED: f64 = 300.0;
 const MARGIN: f64 = 2.0;
 /// Ratio of shares from which on the one at lower rates replaces the known one.
 const MORE: f64 = 1.1;
-/// Number of responses over which the share of noise is averaged: it belongs to the host, and changes slowly.
+/// Number of responses over which the share of noise is averaged: it belongs to the host, and
+/// changes slowly.
 const LONG: f32 = 1000.0;
-/// Share of all requests that a limit refuses at least, of those that noise leaves: what more errors are tested for.
+/// Share of all requests that a limit refuses at least, of those that noise leaves: what more
+/// errors are tested for.
 const REFUSED: f64 = 0.2;
-/// Logarithm of the odds at which there are more errors than noise: one false alarm in 100,000 responses.
+/// Logarithm of the odds at which there are more errors than noise: one false alarm in 100,000
+/// responses.
 const ALARM: f64 = 11.5;
-/// Pause of tests after errors that seemed to be noise turned out to depend on the rate, in milliseconds. It doubles, at
-/// most [`DOUBLINGS`] times.
+/// Pause of tests after errors that seemed to be noise turned out to depend on the rate, in
+/// milliseconds. It doubles, at most [`DOUBLINGS`] times.
 const PAUSE_MS: i64 = 300_000;
 const DOUBLINGS: u8 = 6;
 /// What marks a stored share as one of other errors than 503.
 const OTHER_ERRORS: f64 = 1.0;
-/// Share of refusals, of those that noise leaves, that a sum of failures tests for on a host whose noise is not known.
+/// Share of refusals, of those that noise leaves, that a sum of failures tests for on a host whose
+/// noise is not known.
 const EXCESS: f64 = 0.35;
 /// Logarithm of the odds that make one unit of the sum of failures.
 const SUM_UNIT: f64 = 3.0;
@@ -80,7 +88,8 @@ const CLOSED: Option<f64> = Some(0.85);
 const PRESENT: f32 = 0.5;
 /// Evidence of a test below which its errors look like those of a limit.
 const DOUBTFUL: f64 = 0.0;
-/// Number of octaves of rates that are counted, and the upper end of the lowest one, in requests per second.
+/// Number of octaves of rates that are counted, and the upper end of the lowest one, in requests
+/// per second.
 const OCTAVES: usize = 10;
 const LOWEST: f64 = 0.25;
 /// Number of shares that are considered.
@@ -91,22 +100,24 @@ const SHARES: usize = 20;
 pub(crate) struct ErrorNoise {
     responses: f32,
     errors: f32,
-    /// Share of errors that is usual; 0 for a host that is not noisy. It never rises above the one that was found, or
-    /// the errors of a limit would become usual, too.
+    /// Share of errors that is usual; 0 for a host that is not noisy. It never rises above the one
+    /// that was found, or the errors of a limit would become usual, too.
     share: f32,
     found: f32,
     /// Whether the errors are 503s only.
     is_503: bool,
     /// Number of responses behind the share, at most [`LONG`].
     known: f32,
-    /// Findings that were wrong, the rate that showed it, and the end of the pause of tests after the last one.
+    /// Findings that were wrong, the rate that showed it, and the end of the pause of tests after
+    /// the last one.
     wrong: u8,
     blamed_rate: f32,
     paused_until: i64,
     test: Option<Box<NoiseTest>>,
     /// Whether the last response was an error.
     after_error: bool,
-    /// The last responses that did not follow an error, and errors among them, by octaves of the rate from [`LOWEST`] on.
+    /// The last responses that did not follow an error, and errors among them, by octaves of the
+    /// rate from [`LOWEST`] on.
     by_rate: [Octave; OCTAVES],
 }
 
@@ -119,7 +130,8 @@ struct Octave {
 }
 
 impl Octave {
-    /// Returns the responses, and the errors of one kind among them. Those of the other kind say nothing.
+    /// Returns the responses, and the errors of one kind among them. Those of the other kind say
+    /// nothing.
     fn of(&self, is_503: bool) -> (f32, f32) {
         let errors = self.errors[usize::from(!is_503)];
         (self.good + errors, errors)
@@ -142,14 +154,15 @@ pub(crate) struct NoiseTest {
     slower: (f64, f64),
     /// The last response was an error.
     after_error: bool,
-    /// Logarithm of the likelihood of all responses for each share of errors at that rate, if the errors are noise, and
-    /// if they are those of a limit.
+    /// Logarithm of the likelihood of all responses for each share of errors at that rate, if the
+    /// errors are noise, and if they are those of a limit.
     noise: [f64; SHARES],
     limit: [f64; SHARES],
 }
 
 impl ErrorNoise {
-    /// Returns what is known of a host whose noise was found earlier; `stored` is what [`Self::stored`] returned.
+    /// Returns what is known of a host whose noise was found earlier; `stored` is what
+    /// [`Self::stored`] returned.
     pub(crate) fn known(stored: f64) -> Self {
         let is_503 = stored < OTHER_ERRORS;
         let share = if is_503 { stored } else { stored - OTHER_ERRORS };
@@ -158,7 +171,8 @@ impl ErrorNoise {
         noise
     }
 
-    /// Returns the noise as one number: its share of 503s, or 1 more than its share of other errors.
+    /// Returns the noise as one number: its share of 503s, or 1 more than its share of other
+    /// errors.
     pub(crate) fn stored(&self) -> Option<f64> {
         self.share().map(|share| if self.is_503 { share } else { OTHER_ERRORS + share })
     }
@@ -173,12 +187,14 @@ impl ErrorNoise {
         (self.share > 0.0).then_some(f64::from(self.share))
     }
 
-    /// Returns the evidence of one response that there are more errors than noise, in parts of what an alarm needs;
-    /// `None` if the host is not noisy. `weight` is that of the error, 0 for a good response.
+    /// Returns the evidence of one response that there are more errors than noise, in parts of what
+    /// an alarm needs; `None` if the host is not noisy. `weight` is that of the error, 0 for a good
+    /// response.
     pub(crate) fn excess(&self, weight: f64) -> Option<f64> {
         let share = self.share()?;
         let more = share + REFUSED * (1.0 - share);
-        let odds = weight * (more / share).ln() + (1.0 - weight) * ((1.0 - more) / (1.0 - share)).ln();
+        let odds =
+            weight * (more / share).ln() + (1.0 - weight) * ((1.0 - more) / (1.0 - share)).ln();
         Some(odds / ALARM)
     }
 
@@ -187,11 +203,13 @@ impl ErrorNoise {
         self.responses > 0.0
     }
 
-    /// Returns the share of errors that one more response is compared with; `before` is what any host is expected to show:
-    /// errors, and responses.
+    /// Returns the share of errors that one more response is compared with; `before` is what any
+    /// host is expected to show: errors, and responses.
     pub(crate) fn expected_share(&self, before: (f32, f32)) -> f64 {
         let (all, errors) = sum(self.by_rate.iter().map(|octave| octave.of(true)));
-        self.share().unwrap_or_else(|| f64::from((before.0 + errors) / (before.1 + all))).clamp(0.01, MAX_NOISE)
+        self.share()
+            .unwrap_or_else(|| f64::from((before.0 + errors) / (before.1 + all)))
+            .clamp(0.01, MAX_NOISE)
     }
 
     /// Returns whether so few responses have come that their share of errors is mostly chance.
@@ -199,15 +217,18 @@ impl ErrorNoise {
         sum(self.by_rate.iter().map(|octave| (octave.good, 0.0))).0 < FEW
     }
 
-    /// Returns the steps of a sum of failures for one failure at `rate` and for one good response, on a host whose noise
-    /// is not known. The more failures its lower rates have had, the less one more says. `before` is what any host is
-    /// expected to show: failures, and responses.
+    /// Returns the steps of a sum of failures for one failure at `rate` and for one good response,
+    /// on a host whose noise is not known. The more failures its lower rates have had, the less one
+    /// more says. `before` is what any host is expected to show: failures, and responses.
     pub(crate) fn steps(&self, rate: f64, is_503: bool, before: (f32, f32)) -> (f64, f64) {
         let is_tested = self.test.as_ref().is_some_and(|test| test.evidence() > DOUBTFUL);
         let present = octave(rate);
         let (mut errors, mut all) = before;
-        for (octave, (there, failed)) in self.by_rate.iter().map(|octave| octave.of(is_503)).enumerate() {
-            // A test compares all rates. Until it decides, only more errors than at the higher rate are unusual.
+        for (octave, (there, failed)) in
+            self.by_rate.iter().map(|octave| octave.of(is_503)).enumerate()
+        {
+            // A test compares all rates. Until it decides, only more errors than at the higher rate
+            // are unusual.
             let weight = match octave.cmp(&present) {
                 _ if is_tested => 1.0,
                 Ordering::Less => 1.0,
@@ -226,8 +247,8 @@ impl ErrorNoise {
         self.by_rate[octave(rate).saturating_sub(1)].good += count as f32;
     }
 
-    /// Counts a response at `rate`; `is_limited` says that the host has hit a limit. Returns the test if it has just found
-    /// noise.
+    /// Counts a response at `rate`; `is_limited` says that the host has hit a limit. Returns the
+    /// test if it has just found noise.
     pub(crate) fn record(
         &mut self,
         rate: f64,
@@ -254,7 +275,10 @@ impl ErrorNoise {
         }
         let share = test.slower.1 / test.slower.0.max(1.0);
         let needed = if share > LARGE_SHARE { DECIDED_LARGE } else { DECIDED };
-        if test.evidence() < needed || test.slower.1 < LEAST_ERRORS || !(QUIET..=MAX_NOISE).contains(&share) {
+        if test.evidence() < needed
+            || test.slower.1 < LEAST_ERRORS
+            || !(QUIET..=MAX_NOISE).contains(&share)
+        {
             return None;
         }
         let responses = test.slower.0;
@@ -264,7 +288,8 @@ impl ErrorNoise {
         self.test.take()
     }
 
-    /// Finds noise without a test: errors that were as frequent at clearly lower rates, and lowered none.
+    /// Finds noise without a test: errors that were as frequent at clearly lower rates, and lowered
+    /// none.
     fn find_even_share(&mut self, rate: f64, is_503: bool) {
         let (all, errors) = sum(self.by_rate.iter().map(|octave| octave.of(is_503)));
         if self.share > 0.0 || self.wrong > 0 || errors < EVEN_ERRORS || all < RESPONSES {
@@ -276,7 +301,10 @@ impl ErrorNoise {
         test.is_503 = is_503;
         self.add_lower(&mut test, rate);
         let share = test.slower.1 / test.slower.0.max(1.0);
-        if test.evidence() >= DECIDED_LARGE && test.slower.1 >= LEAST_ERRORS && (QUIET..=MAX_NOISE).contains(&share) {
+        if test.evidence() >= DECIDED_LARGE
+            && test.slower.1 >= LEAST_ERRORS
+            && (QUIET..=MAX_NOISE).contains(&share)
+        {
             self.is_503 = is_503;
             self.find(self.recent_share(), f64::from(RESPONSES));
         }
@@ -286,12 +314,23 @@ impl ErrorNoise {
     fn add_lower(&self, test: &mut NoiseTest, rate: f64) {
         for (octave, counts) in self.by_rate.iter().enumerate().take(octave(rate)) {
             let (all, errors) = counts.of(test.is_503);
-            test.add_all(LOWEST * 2.0_f64.powf(octave as f64 - 0.5), f64::from(all), f64::from(errors));
+            test.add_all(
+                LOWEST * 2.0_f64.powf(octave as f64 - 0.5),
+                f64::from(all),
+                f64::from(errors),
+            );
         }
     }
 
-    /// Begins a test before errors lower `rate`, unless one is in progress. `before` is what the host has learned.
-    pub(crate) fn begin_test(&mut self, rate: f64, signal: Signal, before: PersistedState, now: i64) {
+    /// Begins a test before errors lower `rate`, unless one is in progress. `before` is what the
+    /// host has learned.
+    pub(crate) fn begin_test(
+        &mut self,
+        rate: f64,
+        signal: Signal,
+        before: PersistedState,
+        now: i64,
+    ) {
         if self.test.is_none() && self.recent_share() >= QUIET && now >= self.paused_until {
             // The first error began the count, so half of it is left out.
             let (errors, all) = (f64::from(self.errors) - 0.5, f64::from(self.responses));
@@ -314,13 +353,15 @@ impl ErrorNoise {
         self.wrong > 0
     }
 
-    /// Returns whether the share of noise was too low, and corrects it: a share that few responses have shown is coarse,
-    /// and at rates below `rate` there are more by now.
+    /// Returns whether the share of noise was too low, and corrects it: a share that few responses
+    /// have shown is coarse, and at rates below `rate` there are more by now.
     pub(crate) fn correct(&mut self, rate: f64) -> bool {
-        let (all, errors) = sum(self.by_rate.iter().take(octave(rate)).map(|octave| octave.of(self.is_503)));
+        let (all, errors) =
+            sum(self.by_rate.iter().take(octave(rate)).map(|octave| octave.of(self.is_503)));
         let share = f64::from(errors / all.max(1.0));
-        let is_more =
-            self.share > 0.0 && all >= RESPONSES && share.min(self.recent_share()) >= MORE * f64::from(self.share);
+        let is_more = self.share > 0.0
+            && all >= RESPONSES
+            && share.min(self.recent_share()) >= MORE * f64::from(self.share);
         let is_more = is_more && share <= MAX_NOISE;
         if is_more {
             self.find(share, f64::from(all));
@@ -335,7 +376,8 @@ impl ErrorNoise {
         self.known = (responses as f32).clamp(RESPONSES, LONG);
     }
 
-    /// Takes the finding back: at the restored rate there were more errors than at the lower one, so they depend on it.
+    /// Takes the finding back: at the restored rate there were more errors than at the lower one,
+    /// so they depend on it.
     pub(crate) fn revoke(&mut self, rate: f64, now: i64) {
         if self.share > 0.0 {
             self.paused_until = now.saturating_add(PAUSE_MS << self.wrong.min(DOUBLINGS));
@@ -366,9 +408,11 @@ impl ErrorNoise {
                 // Errors below the limit are noise.
                 self.found = self.found.max(self.share);
             }
-            self.share = if f64::from(self.share) < QUIET / 2.0 { 0.0 } else { self.share.min(self.found) };
+            self.share =
+                if f64::from(self.share) < QUIET / 2.0 { 0.0 } else { self.share.min(self.found) };
         }
-        // A limit that has closed refuses whatever comes next, and noise has no memory: what follows an error adds nothing.
+        // A limit that has closed refuses whatever comes next, and noise has no memory: what
+        // follows an error adds nothing.
         if std::mem::replace(&mut self.after_error, is_error) {
             return;
         }
@@ -383,7 +427,13 @@ impl ErrorNoise {
 }
 
 impl NoiseTest {
-    fn new(rate: f64, before: PersistedState, since: i64, least: f64, (errors, others): (f64, f64)) -> Self {
+    fn new(
+        rate: f64,
+        before: PersistedState,
+        since: i64,
+        least: f64,
+        (errors, others): (f64, f64),
+    ) -> Self {
         let likelihood = std::array::from_fn(|at| {
             let share = share_at(at);
             errors * share.ln() + others * (1.0 - share).ln()
@@ -405,7 +455,8 @@ impl NoiseTest {
     fn add(&mut self, rate: f64, is_error: bool) {
         let kept = 1.0 - 1.0 / REMEMBERED;
         self.noise.iter_mut().chain(&mut self.limit).for_each(|likelihood| *likelihood *= kept);
-        // A limit that has closed refuses whatever comes next; noise does not remember its last error.
+        // A limit that has closed refuses whatever comes next; noise does not remember its last
+        // error.
         let closed = if std::mem::replace(&mut self.after_error, is_error) { CLOSED } else { None };
         self.add_responses(rate, 1.0, f64::from(u8::from(is_error)), closed);
     }
@@ -415,10 +466,15 @@ impl NoiseTest {
         self.add_responses(rate, all, errors, None);
     }
 
-    /// Adds responses at `rate`, and errors among them. `closed` is the share of errors of a limit that may have closed.
+    /// Adds responses at `rate`, and errors among them. `closed` is the share of errors of a limit
+    /// that may have closed.
     fn add_responses(&mut self, rate: f64, all: f64, errors: f64, closed: Option<f64>) {
         let of = |share: f64| errors * share.ln() + (all - errors) * (1.0 - share).ln();
-        let least = if rate < FAR * self.rate && self.least == LEAST_SHARE { FAR_SHARE } else { self.least };
+        let least = if rate < FAR * self.rate && self.least == LEAST_SHARE {
+            FAR_SHARE
+        } else {
+            self.least
+        };
         for at in 0..SHARES {
             let share = share_at(at);
             let at_limit = (1.0 - (1.0 - share) * self.rate / rate).max(least).min(share);
@@ -452,7 +508,8 @@ fn octave(rate: f64) -> usize {
     ((rate / LOWEST).log2().ceil().max(0.0) as usize).min(OCTAVES - 1)
 }
 
-/// Returns the shares from 1/200 to 24/25, evenly by the logarithm of their odds: one in a hundred is not one in fifty.
+/// Returns the shares from 1/200 to 24/25, evenly by the logarithm of their odds: one in a hundred
+/// is not one in fifty.
 fn share_at(at: usize) -> f64 {
     1.0 / (1.0 + (5.3 - 0.45 * at as f64).exp())
 }

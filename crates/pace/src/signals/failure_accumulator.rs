@@ -1,4 +1,5 @@
-//! Accumulation of failures: any host has occasional errors and blocks, and only an excess of them is a limit.
+//! Accumulation of failures: any host has occasional errors and blocks, and only an excess of them
+//! is a limit.
 //!
 //! Owns: the CUSUM-style sums, and the doubt.
 //!
@@ -26,7 +27,8 @@ const ERRORS: f64 = 2.0;
 const GROWING: f64 = 0.1;
 /// Weight of an error that is not how the host's limit is known to answer.
 const WEAK: f64 = 0.4;
-/// Factor for an error that took at least [`LONG_WAIT_S`] seconds, and [`LONGER`] times as long as the host's pages take.
+/// Factor for an error that took at least [`LONG_WAIT_S`] seconds, and [`LONGER`] times as long as
+/// the host's pages take.
 const KEPT_WAITING: f64 = 1.5;
 const LONG_WAIT_S: f64 = 3.0;
 const LONG_WAIT_MS: i64 = 3000;
@@ -40,19 +42,22 @@ const NOISY: f64 = 0.05;
 const UNUSUAL: f64 = 0.3;
 /// Blocks, and responses, that are expected of any host that blocks some of its pages.
 const USUAL_BLOCKS: (f32, f32) = (0.5, 10.0);
-/// Logarithm of the odds against blocks in a row by chance from which on they are a ban, and their least number.
+/// Logarithm of the odds against blocks in a row by chance from which on they are a ban, and their
+/// least number.
 const ODDS_OF_A_BAN: f64 = 11.5;
 const BAN_LEAST: f64 = 4.0;
-/// Blocked trials that make a doubt the pace's: of a host that has responded often, and of one that is hardly known.
+/// Blocked trials that make a doubt the pace's: of a host that has responded often, and of one that
+/// is hardly known.
 const TRIALS: [u8; 2] = [1, 2];
 /// Responses up to which a host is hardly known.
 const HARDLY_KNOWN: f64 = 30.0;
 /// Hold of a doubt, in seconds.
 const DOUBT_S: f64 = 3.0;
-/// Number of other fetchers' pages in trials that end a doubt about a fetcher that no longer sends requests.
+/// Number of other fetchers' pages in trials that end a doubt about a fetcher that no longer sends
+/// requests.
 const MAX_OTHER_PAGES: u8 = 5;
-/// Cut of the ceiling for a 503 that is no limit hit. It doubles, at most `DOUBLINGS` times, for each further 503
-/// within `SHEDS_MS`.
+/// Cut of the ceiling for a 503 that is no limit hit. It doubles, at most `DOUBLINGS` times, for
+/// each further 503 within `SHEDS_MS`.
 const SHED: f64 = 0.02;
 const SHEDS_MS: i64 = 15 * 60_000;
 const DOUBLINGS: u8 = 3;
@@ -73,7 +78,12 @@ pub(crate) enum SignalEffect {
 
 impl RateGate<'_> {
     /// Accumulates a response that is not a trial's.
-    pub(crate) fn accumulate(&mut self, permit: &Permit, response: &Response, has_success: bool) -> SignalEffect {
+    pub(crate) fn accumulate(
+        &mut self,
+        permit: &Permit,
+        response: &Response,
+        has_success: bool,
+    ) -> SignalEffect {
         let hit = |cause| LimitHit {
             cause,
             counts: permit.counts,
@@ -108,7 +118,9 @@ impl RateGate<'_> {
             // A fetcher without recent successes here may be the only one that is blocked.
             Signal::Block if !has_success => SignalEffect::Nothing,
             Signal::Block => self.accumulate_block(permit, response.fetcher.0, hit),
-            Signal::Unavailable | Signal::Broken | Signal::ServerError if self.test_noise(Some(response.signal)) => {
+            Signal::Unavailable | Signal::Broken | Signal::ServerError
+                if self.test_noise(Some(response.signal)) =>
+            {
                 SignalEffect::Nothing
             }
             Signal::Unavailable | Signal::Broken | Signal::ServerError
@@ -123,16 +135,22 @@ impl RateGate<'_> {
                 let is_kept_waiting = self.is_kept_waiting(response);
                 let weight = if is_kept_waiting { weight * KEPT_WAITING } else { weight };
                 let silent_s = if is_kept_waiting { self.silence_s(permit) } else { None };
-                if silent_s.is_some() || self.accumulate_error(weight, response.signal, permit.in_flight) {
+                if silent_s.is_some()
+                    || self.accumulate_error(weight, response.signal, permit.in_flight)
+                {
                     let (rate, now) = (self.usable_rate(), self.now);
                     self.active.trouble().noise.revoke(rate, now);
                     self.begin_noise_test(response.signal);
                     self.note_clarity(response.signal, false);
                     let is_503 = response.signal == Signal::Unavailable;
                     let hit = hit(if is_503 { Cause::Unavailable } else { Cause::Errors });
-                    return SignalEffect::LimitHit(LimitHit { silent_s: silent_s.unwrap_or(0.0), ..hit });
+                    return SignalEffect::LimitHit(LimitHit {
+                        silent_s: silent_s.unwrap_or(0.0),
+                        ..hit
+                    });
                 }
-                if self.is_of_the_limit(response.signal) && (!self.is_noisy() || self.is_unusual()) {
+                if self.is_of_the_limit(response.signal) && (!self.is_noisy() || self.is_unusual())
+                {
                     self.shed(response.signal);
                 }
                 SignalEffect::Nothing
@@ -140,15 +158,19 @@ impl RateGate<'_> {
         }
     }
 
-    /// Returns whether a single error of this kind is most likely the limit's: a 503, or what the limit has answered
-    /// before.
+    /// Returns whether a single error of this kind is most likely the limit's: a 503, or what the
+    /// limit has answered before.
     fn is_of_the_limit(&self, signal: Signal) -> bool {
-        signal == Signal::Unavailable || self.persisted.cause() == Cause::Errors && !self.is_weak(signal)
+        signal == Signal::Unavailable
+            || self.persisted.cause() == Cause::Errors && !self.is_weak(signal)
     }
 
     /// Returns whether errors came only with as many parallel requests as never worked well.
     fn is_crowd(&self) -> bool {
-        self.active.trouble.as_ref().is_some_and(|trouble| trouble.crowd > self.persisted.par_clean.max(1))
+        self.active
+            .trouble
+            .as_ref()
+            .is_some_and(|trouble| trouble.crowd > self.persisted.par_clean.max(1))
     }
 
     /// Remembers how clearly the limit of this host answers.
@@ -162,20 +184,27 @@ impl RateGate<'_> {
         self.active.trouble.as_ref().is_some_and(|trouble| trouble.clarity > clarity(signal, false))
     }
 
-    /// Returns whether an error took far longer than the pages of this host do: a tarpit, or silence.
+    /// Returns whether an error took far longer than the pages of this host do: a tarpit, or
+    /// silence.
     fn is_kept_waiting(&self, response: &Response) -> bool {
         let usual_s = f64::from(self.active.fast).exp();
-        response.latency.is_some_and(|latency| latency.as_secs_f64() > LONG_WAIT_S.max(LONGER * usual_s))
+        response
+            .latency
+            .is_some_and(|latency| latency.as_secs_f64() > LONG_WAIT_S.max(LONGER * usual_s))
     }
 
-    /// Returns how long the host has kept silent, if it has answered nothing since this request went out, and others wait
-    /// as well: errors by chance come between pages.
+    /// Returns how long the host has kept silent, if it has answered nothing since this request
+    /// went out, and others wait as well: errors by chance come between pages.
     fn silence_s(&self, permit: &Permit) -> Option<f64> {
         let sent = permit.sent(self.now);
-        let has_served_since = wrapped(sent).wrapping_sub(self.active.last_good_response()?).cast_signed() < 0;
-        let is_alone = self.active.in_flight == 0 || self.now.saturating_sub(self.active.next) < LONG_WAIT_MS;
-        let is_noisy = self.active.trouble.as_ref().is_some_and(|trouble| trouble.noise.share().is_some());
-        (!has_served_since && !is_alone && !is_noisy).then(|| self.now.saturating_sub(sent) as f64 / 1000.0)
+        let has_served_since =
+            wrapped(sent).wrapping_sub(self.active.last_good_response()?).cast_signed() < 0;
+        let is_alone =
+            self.active.in_flight == 0 || self.now.saturating_sub(self.active.next) < LONG_WAIT_MS;
+        let is_noisy =
+            self.active.trouble.as_ref().is_some_and(|trouble| trouble.noise.share().is_some());
+        (!has_served_since && !is_alone && !is_noisy)
+            .then(|| self.now.saturating_sub(sent) as f64 / 1000.0)
     }
 
     /// Lowers the ceiling after a 503 that is no limit hit: the limit is near, or comes closer.
@@ -195,7 +224,8 @@ impl RateGate<'_> {
         trouble.shed_at = now;
         let less = SHED * f64::from(1_u32 << trouble.sheds);
         let cap = self.persisted.cap[window].get();
-        self.persisted.cap[window] = PositiveF16::new(((1.0 - less) * cap).max(self.least_without_evidence(cap)));
+        self.persisted.cap[window] =
+            PositiveF16::new(((1.0 - less) * cap).max(self.least_without_evidence(cap)));
         self.set_rate(self.rate());
     }
 
@@ -223,8 +253,9 @@ impl RateGate<'_> {
         })
     }
 
-    /// Decides that the block concerned the page, if this fetcher got another URL. Pages of another fetcher prove
-    /// little, because the block may concern only one fetcher; they decide when that fetcher sends no more requests.
+    /// Decides that the block concerned the page, if this fetcher got another URL. Pages of another
+    /// fetcher prove little, because the block may concern only one fetcher; they decide when that
+    /// fetcher sends no more requests.
     pub(crate) fn decide_for_page(&mut self, fetcher: u16) {
         let trouble = self.active.trouble();
         if let Some(doubt) = trouble.doubt.as_mut().filter(|doubt| doubt.fetcher != fetcher) {
@@ -248,8 +279,8 @@ impl RateGate<'_> {
         }
     }
 
-    /// Ends the doubt as above, with its trial, if the level above was blamed at `blamed_at`, after the doubt began.
-    /// Returns whether that is so.
+    /// Ends the doubt as above, with its trial, if the level above was blamed at `blamed_at`, after
+    /// the doubt began. Returns whether that is so.
     pub(crate) fn end_older_doubt(&mut self, blamed_at: i64) -> bool {
         let of = |trouble: &Trouble| trouble.doubt.is_some_and(|doubt| doubt.since <= blamed_at);
         if !self.active.trouble.as_deref().is_some_and(of) {
@@ -271,21 +302,34 @@ impl RateGate<'_> {
         }
     }
 
-    /// Returns whether a noisy host that has a limit, too, gave more 503s lately than noise explains.
+    /// Returns whether a noisy host that has a limit, too, gave more 503s lately than noise
+    /// explains.
     fn is_unusual(&self) -> bool {
-        let of = |trouble: &Trouble| trouble.noise.has_limit() && f64::from(trouble.errors) > UNUSUAL * ERRORS;
+        let of = |trouble: &Trouble| {
+            trouble.noise.has_limit() && f64::from(trouble.errors) > UNUSUAL * ERRORS
+        };
         self.active.trouble.as_deref().is_some_and(of)
     }
 
-    /// Returns whether a single 503 is most likely noise. At a low rate a small share means one error in minutes, and a
-    /// limit nearby gives as many.
+    /// Returns whether a single 503 is most likely noise. At a low rate a small share means one
+    /// error in minutes, and a limit nearby gives as many.
     fn is_noisy(&self) -> bool {
         let least = if self.rate() < SLOW { NOISY } else { 0.0 };
-        self.active.trouble.as_ref().and_then(|trouble| trouble.noise.share()).is_some_and(|share| share >= least)
+        self.active
+            .trouble
+            .as_ref()
+            .and_then(|trouble| trouble.noise.share())
+            .is_some_and(|share| share >= least)
     }
 
-    fn accumulate_block(&mut self, permit: &Permit, fetcher: u16, hit: impl FnOnce(Cause) -> LimitHit) -> SignalEffect {
-        // Requests in flight at the beginning of the doubt with the same block wait for the same verdict.
+    fn accumulate_block(
+        &mut self,
+        permit: &Permit,
+        fetcher: u16,
+        hit: impl FnOnce(Cause) -> LimitHit,
+    ) -> SignalEffect {
+        // Requests in flight at the beginning of the doubt with the same block wait for the same
+        // verdict.
         let open = self.active.trouble().doubt.is_some_and(|doubt| doubt.fetcher == fetcher);
         if open && self.active.trouble().hold > self.now {
             let trouble = self.active.trouble();
@@ -316,18 +360,25 @@ impl RateGate<'_> {
         SignalEffect::Doubt { hold_until, doubt }
     }
 
-    /// Accumulates a block of a host that blocks some of its pages. It is a limit's if there are more of them at a higher
-    /// rate, or many in a row.
-    fn accumulate_some_blocks(&mut self, permit: &Permit, hit: impl FnOnce(Cause) -> LimitHit) -> SignalEffect {
+    /// Accumulates a block of a host that blocks some of its pages. It is a limit's if there are
+    /// more of them at a higher rate, or many in a row.
+    fn accumulate_some_blocks(
+        &mut self,
+        permit: &Permit,
+        hit: impl FnOnce(Cause) -> LimitHit,
+    ) -> SignalEffect {
         let (rate, is_open) = (self.usable_rate(), self.active.trouble().doubt.is_none());
-        if self.is_limited_by_blocks() && self.probe_refused(&permit.counts, permit.in_flight, Signal::Block) {
+        if self.is_limited_by_blocks()
+            && self.probe_refused(&permit.counts, permit.in_flight, Signal::Block)
+        {
             return SignalEffect::Refused;
         }
         let trouble = self.active.trouble();
         trouble.blocks_in_a_row = trouble.blocks_in_a_row.saturating_add(1);
         let share = trouble.block_noise.expected_share(USUAL_BLOCKS);
         // By chance, as many in a row come once in 100,000 responses.
-        let is_ban = f64::from(trouble.blocks_in_a_row) >= (ODDS_OF_A_BAN / -share.ln()).max(BAN_LEAST);
+        let is_ban =
+            f64::from(trouble.blocks_in_a_row) >= (ODDS_OF_A_BAN / -share.ln()).max(BAN_LEAST);
         let step = match trouble.block_noise.excess(1.0) {
             Some(excess) => ERRORS * excess,
             None => trouble.block_noise.steps(rate, true, USUAL_BLOCKS).0.min(1.0 - SLACK),
@@ -356,14 +407,17 @@ impl RateGate<'_> {
     fn is_limited_by_blocks(&self) -> bool {
         self.active.trouble.as_ref().is_some_and(|trouble| match trouble.block_noise.share() {
             None => trouble.blocks_by_rate,
-            Some(_) => trouble.block_noise.has_limit() && f64::from(trouble.blocks) > UNUSUAL * ERRORS,
+            Some(_) => {
+                trouble.block_noise.has_limit() && f64::from(trouble.blocks) > UNUSUAL * ERRORS
+            }
         })
     }
 
     fn accumulate_error(&mut self, weight: f64, signal: Signal, in_flight: u8) -> bool {
         // Any error may be what a limit looks like, so it becomes usual only as noise.
         let usual = self.update_usual_shares(0.0, 0.0).0;
-        let (rate, is_crowd) = (self.usable_rate(), in_flight > self.persisted.par_clean.max(1) && self.is_crowd());
+        let (rate, is_crowd) =
+            (self.usable_rate(), in_flight > self.persisted.par_clean.max(1) && self.is_crowd());
         let trouble = self.active.trouble();
         let step = match trouble.noise.excess(weight) {
             Some(excess) => ERRORS * excess,
@@ -380,7 +434,8 @@ impl RateGate<'_> {
         let sum = (f64::from(trouble.errors) + step).max(0.0);
         trouble.errors = sum as f32;
         if signal == Signal::Unavailable {
-            trouble.crowd = if trouble.crowd == 0 { in_flight } else { trouble.crowd.min(in_flight) };
+            trouble.crowd =
+                if trouble.crowd == 0 { in_flight } else { trouble.crowd.min(in_flight) };
         }
         let is_new = trouble.noise.is_new() && trouble.clarity == 0 && !is_crowd;
         if sum <= if is_new { ERRORS_OF_NEW } else { ERRORS } {
@@ -399,7 +454,8 @@ impl RateGate<'_> {
             return;
         }
         let (errors, blocks) = self.update_usual_shares(0.0, 0.0);
-        let (rate, is_at_ceiling, is_crowd) = (self.usable_rate(), self.at_ceiling().is_some(), self.is_crowd());
+        let (rate, is_at_ceiling, is_crowd) =
+            (self.usable_rate(), self.at_ceiling().is_some(), self.is_crowd());
         let page_blocks = self.persisted.page_blocks();
         let trouble = self.active.trouble();
         let step = match trouble.noise.excess(0.0) {
@@ -412,7 +468,9 @@ impl RateGate<'_> {
         };
         let of_blocks = match trouble.block_noise.excess(0.0) {
             Some(excess) => ERRORS * excess,
-            None if page_blocks > 0 => trouble.block_noise.steps(rate, true, USUAL_BLOCKS).1.max(-GROWING),
+            None if page_blocks > 0 => {
+                trouble.block_noise.steps(rate, true, USUAL_BLOCKS).1.max(-GROWING)
+            }
             None => -SLACK - 1.5 * blocks,
         };
         trouble.errors = (f64::from(trouble.errors) + step).max(0.0) as f32;
@@ -425,7 +483,8 @@ impl RateGate<'_> {
 
     /// Updates the usual shares of errors and blocks. Returns their previous values.
     fn update_usual_shares(&mut self, errors: f64, blocks: f64) -> (f64, f64) {
-        let before = (UNIT * f64::from(self.persisted.errors), UNIT * f64::from(self.persisted.blocks));
+        let before =
+            (UNIT * f64::from(self.persisted.errors), UNIT * f64::from(self.persisted.blocks));
         let trouble = self.active.trouble();
         trouble.responses = trouble.responses.wrapping_add(1).max(1);
         let weight = 1.0 / f64::from(trouble.responses.clamp(50, 300));
@@ -435,13 +494,14 @@ impl RateGate<'_> {
             // Steps below one unit are taken now and then, or a share would never decrease.
             (units + part).floor().min(255.0) as u8
         };
-        (self.persisted.errors, self.persisted.blocks) = (moved(before.0, errors), moved(before.1, blocks));
+        (self.persisted.errors, self.persisted.blocks) =
+            (moved(before.0, errors), moved(before.1, blocks));
         (before.0.min(MAX_USUAL), before.1.min(MAX_USUAL))
     }
 }
 
-/// Returns how many further pages in a row must be blocked until it is the pace's. `responses` is the number of recent
-/// responses: after few of them, a second blocked page says little.
+/// Returns how many further pages in a row must be blocked until it is the pace's. `responses` is
+/// the number of recent responses: after few of them, a second blocked page says little.
 fn trials_of_doubt(responses: f64) -> u8 {
     TRIALS[usize::from(responses < HARDLY_KNOWN)]
 }

@@ -4,8 +4,8 @@
 //!
 //! Invariants: latency changes the rate and never the ceiling, because a busy hour is no limit.
 //!
-//! What this machine adds to the latency is not the host's: the caller may measure it, and what most other sites have in
-//! common is taken off, too.
+//! What this machine adds to the latency is not the host's: the caller may measure it, and what
+//! most other sites have in common is taken off, too.
 //!
 //! Must not know: limits.
 
@@ -27,7 +27,8 @@ const LESS: f64 = 0.8;
 const ANSWERS: u8 = 10;
 /// Minimum latency.
 const LEAST_S: f64 = 0.001;
-/// Latencies below this are never slow, in seconds: they say more about this machine than about the host.
+/// Latencies below this are never slow, in seconds: they say more about this machine than about the
+/// host.
 const QUICK_S: f64 = 0.02;
 /// Delays by this machine that are averaged, in seconds: smaller ones are not worth the memory.
 const NOTABLE_S: f64 = 0.01;
@@ -38,7 +39,14 @@ const QUIET: u8 = 2;
 
 impl RateGate<'_> {
     /// Records a response of `site` that took `seconds`, of which `measured_s` are this machine's.
-    pub(crate) fn latency(&mut self, permit: &Permit, seconds: f64, measured_s: f64, load: &LocalLoad, site: u64) {
+    pub(crate) fn latency(
+        &mut self,
+        permit: &Permit,
+        seconds: f64,
+        measured_s: f64,
+        load: &LocalLoad,
+        site: u64,
+    ) {
         let local_s = self.local_delay(seconds, measured_s, load, site);
         let log_of = |seconds: f64| seconds.clamp(LEAST_S, 3600.0).ln() as f32;
         let log = log_of(seconds);
@@ -50,13 +58,19 @@ impl RateGate<'_> {
             *average += weight * (local_s as f32 - *average);
         }
         let active = &mut *self.active;
-        // Beyond four times the quiet host's latency, slower responses prove no more, but they would stay in the
-        // average for longer and keep the rate down after the host has recovered.
-        let at_most = |log: f32| if active.base.is_nan() { log } else { log.min(active.base + MUCH.ln()) };
+        // Beyond four times the quiet host's latency, slower responses prove no more, but they
+        // would stay in the average for longer and keep the rate down after the host has recovered.
+        let at_most =
+            |log: f32| if active.base.is_nan() { log } else { log.min(active.base + MUCH.ln()) };
         let (log, hosts) = (at_most(log), at_most(hosts));
-        active.fast = if active.fast.is_nan() { log } else { active.fast + FAST * (log - active.fast) };
+        active.fast =
+            if active.fast.is_nan() { log } else { active.fast + FAST * (log - active.fast) };
         if permit.in_flight <= QUIET {
-            active.base = if active.base.is_nan() { hosts } else { active.base + BASE * (hosts - active.base) };
+            active.base = if active.base.is_nan() {
+                hosts
+            } else {
+                active.base + BASE * (hosts - active.base)
+            };
         }
         if active.fast < active.base {
             active.base += DRAWN * (active.fast - active.base);
@@ -67,7 +81,8 @@ impl RateGate<'_> {
         self.slow_down(hosts);
     }
 
-    /// Returns the part of a response's latency that this machine caused, and records the rest for other sites.
+    /// Returns the part of a response's latency that this machine caused, and records the rest for
+    /// other sites.
     fn local_delay(&self, seconds: f64, measured_s: f64, load: &LocalLoad, site: u64) -> f64 {
         let quiet_s = f64::from(self.active.base).exp();
         let measured_s = measured_s.min(seconds);
@@ -83,7 +98,8 @@ impl RateGate<'_> {
 
     /// Returns the ratio of the latency to the quiet host's; 1 while unknown.
     pub(crate) fn slowness(&self) -> f64 {
-        let local_s = self.active.trouble.as_ref().map_or(0.0, |trouble| f64::from(trouble.local_s));
+        let local_s =
+            self.active.trouble.as_ref().map_or(0.0, |trouble| f64::from(trouble.local_s));
         let fast_s = (f64::from(self.active.fast).exp() - local_s).max(QUICK_S);
         let ratio = fast_s / f64::from(self.active.base).exp().max(QUICK_S);
         if self.active.fast.is_nan() || self.active.base.is_nan() { 1.0 } else { ratio }
@@ -93,8 +109,8 @@ impl RateGate<'_> {
         self.is_within(CALM)
     }
 
-    /// Returns whether the latency is at most this multiple of the quiet host's. Both are logarithms, so that most hosts
-    /// need no exponential.
+    /// Returns whether the latency is at most this multiple of the quiet host's. Both are
+    /// logarithms, so that most hosts need no exponential.
     fn is_within(&self, ratio: f64) -> bool {
         if self.active.trouble.as_ref().is_some_and(|trouble| trouble.local_s != 0.0) {
             return self.slowness() <= ratio;
@@ -103,7 +119,8 @@ impl RateGate<'_> {
         // The maximum drops NaN, so unknown latencies are checked first.
         self.active.fast.is_nan()
             || self.active.base.is_nan()
-            || f64::from(self.active.fast).max(quick) - f64::from(self.active.base).max(quick) <= ratio.ln()
+            || f64::from(self.active.fast).max(quick) - f64::from(self.active.base).max(quick)
+                <= ratio.ln()
     }
 
     /// Lowers the rate if the host is overloaded; `log` is the latest response's.
@@ -115,7 +132,8 @@ impl RateGate<'_> {
             }
             return;
         }
-        // The average still contains responses from before the rate was lowered, so only slow responses count.
+        // The average still contains responses from before the rate was lowered, so only slow
+        // responses count.
         if f64::from(log - self.active.base) <= CALM.ln() || f64::from(log) <= QUICK_S.ln() {
             return;
         }

@@ -18,8 +18,8 @@ const RECENT_MS: u32 = 10_000;
 /// The delay of the last response of each site.
 #[derive(Debug)]
 pub(crate) struct LocalLoad {
-    /// Time modulo 2^32 ms in the upper half; seconds above the latency of the quiet host, as the bits of an `f32`, in
-    /// the lower one. 0 before the first response.
+    /// Time modulo 2^32 ms in the upper half; seconds above the latency of the quiet host, as the
+    /// bits of an `f32`, in the lower one. 0 before the first response.
     places: [AtomicU64; PLACES],
 }
 
@@ -43,7 +43,10 @@ impl LocalLoad {
         let mut count = 0;
         for (at, value) in self.places.iter().enumerate() {
             let value = value.load(Ordering::Relaxed);
-            if value != 0 && at != place(site) && (now as u32).wrapping_sub((value >> 32) as u32) <= RECENT_MS {
+            if value != 0
+                && at != place(site)
+                && (now as u32).wrapping_sub((value >> 32) as u32) <= RECENT_MS
+            {
                 others[count] = f32::from_bits(value as u32);
                 count += 1;
             }

@@ -1,4 +1,5 @@
-//! What the responses of a host say about its limit: status and headers, latency, and failures added up.
+//! What the responses of a host say about its limit: status and headers, latency, and failures
+//! added up.
 //!
 //! Must not know: how a request is admitted.
 

@@ -31,13 +31,14 @@ pub enum Signal {
     Broken,
     /// Another 5xx status.
     ServerError,
-    /// The request did not reach the host, or its end says nothing about the host: DNS, certificate, proxy, this
-    /// machine.
+    /// The request did not reach the host, or its end says nothing about the host: DNS,
+    /// certificate, proxy, this machine.
     NotAsked,
 }
 
 impl Signal {
-    /// Returns the meaning of an outcome for the host's pace; `status` is that of the response, if there was one.
+    /// Returns the meaning of an outcome for the host's pace; `status` is that of the response, if
+    /// there was one.
     /// ```
     /// use fetchwise_pace::fetch_result::{Block, Outcome};
     /// use fetchwise_pace::Signal;
@@ -70,12 +71,14 @@ impl Signal {
             },
             Outcome::LoginWall => Self::Content,
             // The host has read the request and has said no to it, whatever the speed.
-            Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected => Self::ClientError,
+            Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected => {
+                Self::ClientError
+            }
             // The page came; its terms withhold it.
             Outcome::Reserved => Self::Content,
             Outcome::Timeout | Outcome::Network | Outcome::Truncated => Self::Broken,
-            // A waiting room controls its own rate; the pace makes no difference to it. Everything else did not reach
-            // the host, or says nothing about its pace.
+            // A waiting room controls its own rate; the pace makes no difference to it. Everything
+            // else did not reach the host, or says nothing about its pace.
             _ => Self::NotAsked,
         }
     }
@@ -106,10 +109,11 @@ pub struct Response {
     pub retry_after: Option<Duration>,
     /// Latency, up to the first byte if that is known.
     pub latency: Option<Duration>,
-    /// The part of the latency that this machine caused, if it is measured: the time from the response's arrival until it
-    /// was handled. It does not count as the host's.
+    /// The part of the latency that this machine caused, if it is measured: the time from the
+    /// response's arrival until it was handled. It does not count as the host's.
     pub local_delay: Option<Duration>,
-    /// Actual number of requests to the host, if known: redirects on the host, and the page's own requests.
+    /// Actual number of requests to the host, if known: redirects on the host, and the page's own
+    /// requests.
     pub cost: Option<u16>,
     /// The fetcher renders pages, so its cost is remembered for the next page.
     pub renders: bool,
@@ -137,7 +141,8 @@ impl Response {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Admit {
-    /// The request may go out now. Pass the permit to [`Pace::record_response`](crate::Pace::record_response) or
+    /// The request may go out now. Pass the permit to
+    /// [`Pace::record_response`](crate::Pace::record_response) or
     /// [`Pace::cancel`](crate::Pace::cancel).
     Go(Permit),
     /// Not before this time.
@@ -152,21 +157,23 @@ pub enum Admit {
 pub enum ResponseEffect {
     /// Nothing for the caller to do.
     Nothing,
-    /// A block that may concern the page or the pace. The host is held briefly, and another URL of it will decide:
-    /// [`Pace::doubt_verdict`](crate::Pace::doubt_verdict).
+    /// A block that may concern the page or the pace. The host is held briefly, and another URL of
+    /// it will decide: [`Pace::doubt_verdict`](crate::Pace::doubt_verdict).
     Doubt {
         /// The end of the hold.
         hold_until: Timestamp,
         /// The number of this host's doubt.
         doubt: u32,
     },
-    /// The request was refused because of the pace, and the pace knows of that limit already: the request went out before
-    /// the last limit hit, or its refusal is one of a few at the limit. The page can be asked for again from then on.
+    /// The request was refused because of the pace, and the pace knows of that limit already: the
+    /// request went out before the last limit hit, or its refusal is one of a few at the limit. The
+    /// page can be asked for again from then on.
     Refused {
         /// The end of the hold, or the present.
         until: Timestamp,
     },
-    /// The host limits requests. Its responses to requests sent before now belong to this limit hit.
+    /// The host limits requests. Its responses to requests sent before now belong to this limit
+    /// hit.
     LimitHit {
         /// The end of the hold.
         hold_until: Timestamp,
@@ -187,7 +194,9 @@ pub enum DoubtVerdict {
 }
 
 /// The level of a pace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::FromRepr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::FromRepr,
+)]
 #[strum(serialize_all = "lowercase")]
 #[repr(u8)]
 pub enum Level {

@@ -2,8 +2,8 @@
 //!
 //! Owns: the form of the document, and the responses that every route has.
 //!
-//! Invariants: each schema is the one of a type, and each name belongs to one schema. An object of a request has no
-//! other fields than those of its type, as `request_body` parses it.
+//! Invariants: each schema is the one of a type, and each name belongs to one schema. An object of
+//! a request has no other fields than those of its type, as `request_body` parses it.
 //!
 //! Must not know: which routes there are. Each describes itself, as an [`Operation`].
 
@@ -27,8 +27,8 @@ pub(crate) enum Either<A, B> {
     B(B),
 }
 
-// An object with the fields of two types, as `request_body::parse_both` reads it. It has the name of the first one, and its
-// description.
+// An object with the fields of two types, as `request_body::parse_both` reads it. It has the name
+// of the first one, and its description.
 #[derive(JsonSchema)]
 #[schemars(rename = "{A}")]
 #[expect(dead_code, reason = "only its schema is used")]

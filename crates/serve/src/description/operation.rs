@@ -78,7 +78,10 @@ impl Operation {
 
     /// Adds a body of JSON lines.
     pub(crate) fn lines<T: JsonSchema>(self) -> Self {
-        Self { body: Some(("application/x-ndjson", |schemas| schemas.subschema_for::<T>())), ..self }
+        Self {
+            body: Some(("application/x-ndjson", |schemas| schemas.subschema_for::<T>())),
+            ..self
+        }
     }
 
     /// Adds a response of JSON with the status 200.
@@ -103,7 +106,12 @@ impl Operation {
     }
 
     /// Adds a response.
-    pub(crate) fn responds<T: JsonSchema>(mut self, status: u16, media: &'static str, text: &'static str) -> Self {
+    pub(crate) fn responds<T: JsonSchema>(
+        mut self,
+        status: u16,
+        media: &'static str,
+        text: &'static str,
+    ) -> Self {
         self.responses.insert(status, (text, (media, |schemas| schemas.subschema_for::<T>())));
         self
     }
@@ -141,7 +149,8 @@ impl Operation {
         let example = |of: &str| examples[name].get(of).cloned();
         let all = self.with_usual_problems();
         let mut described = all.described;
-        let parameters = parameters(all.path, all.path_parameter, all.query.map(|of| schemas.read(of)));
+        let parameters =
+            parameters(all.path, all.path_parameter, all.query.map(|of| schemas.read(of)));
         if !parameters.is_empty() {
             described["parameters"] = json!(parameters);
         }
@@ -168,8 +177,13 @@ fn content(schema: Value, example: Option<Value>) -> Value {
 
 /// Returns the parameters of a path, and of a query with the fields of `query`.
 fn parameters(path: &str, described: Option<&str>, query: Option<Value>) -> Vec<Value> {
-    let name = path.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(name, _)| name);
-    assert_eq!(name.is_some(), described.is_some(), "{path}: a parameter in the path has a description");
+    let name =
+        path.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(name, _)| name);
+    assert_eq!(
+        name.is_some(),
+        described.is_some(),
+        "{path}: a parameter in the path has a description"
+    );
     let in_path = name.map(|name| {
         let schema = json!({ "type": "string" });
         json!({ "name": name, "in": "path", "required": true, "schema": schema, "description": described })
@@ -177,7 +191,8 @@ fn parameters(path: &str, described: Option<&str>, query: Option<Value>) -> Vec<
     let query = query.unwrap_or_default();
     let in_query = query["properties"].as_object().into_iter().flatten().map(|(name, schema)| {
         let mut schema = schema.clone();
-        let is_required = query["required"].as_array().is_some_and(|names| names.contains(&json!(name)));
+        let is_required =
+            query["required"].as_array().is_some_and(|names| names.contains(&json!(name)));
         let mut parameter = json!({ "name": name, "in": "query", "required": is_required });
         if let Some(text) = schema.as_object_mut().and_then(|schema| schema.remove("description")) {
             parameter["description"] = text;

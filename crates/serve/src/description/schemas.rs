@@ -10,7 +10,8 @@ const SCHEMAS: &str = "/components/schemas";
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// The schemas of what the server reads, and of what it writes. An absent field is another matter in each.
+/// The schemas of what the server reads, and of what it writes. An absent field is another matter
+/// in each.
 pub(super) struct Schemas {
     reads: SchemaGenerator,
     writes: SchemaGenerator,
@@ -18,7 +19,8 @@ pub(super) struct Schemas {
 
 impl Default for Schemas {
     fn default() -> Self {
-        let settings = || SchemaSettings::draft2020_12().with(|it| it.definitions_path = SCHEMAS.into());
+        let settings =
+            || SchemaSettings::draft2020_12().with(|it| it.definitions_path = SCHEMAS.into());
         Self {
             reads: settings().for_deserialize().into_generator(),
             writes: settings().for_serialize().into_generator(),
@@ -45,7 +47,10 @@ impl Schemas {
         let mut components = Map::new();
         let mut add = |name: String, schema: Value| {
             // A generator numbers a name that another type has already.
-            assert!(!name.ends_with(|last: char| last.is_ascii_digit()), "two types are called {name}");
+            assert!(
+                !name.ends_with(|last: char| last.is_ascii_digit()),
+                "two types are called {name}"
+            );
             let known = components.insert(name.clone(), schema.clone());
             assert!(known.is_none_or(|known| known == schema), "two types are called {name}");
         };
@@ -70,13 +75,17 @@ impl Schemas {
     }
 }
 
-/// Closes the objects of a request: an unknown field is an error. Only defaults that a client could send remain.
+/// Closes the objects of a request: an unknown field is an error. Only defaults that a client could
+/// send remain.
 fn close(schema: &mut Value) {
     each(schema, &mut |schema| {
         if schema.get("properties").is_some_and(Value::is_object) {
             schema.entry("additionalProperties").or_insert(json!(false));
         }
-        if schema.get("default").is_some_and(|default| default.is_null() || default.is_array() || default.is_object()) {
+        if schema
+            .get("default")
+            .is_some_and(|default| default.is_null() || default.is_array() || default.is_object())
+        {
             schema.remove("default");
         }
     });
@@ -91,8 +100,13 @@ fn one_line(schema: &mut Map<String, Value>) {
 
 /// Adds null to the names of a field that may be null.
 fn allow_null(schema: &mut Map<String, Value>) {
-    let is_nullable = schema.get("type").and_then(Value::as_array).is_some_and(|types| types.contains(&json!("null")));
-    if let Some(names) = schema.get_mut("enum").and_then(Value::as_array_mut).filter(|_| is_nullable) {
+    let is_nullable = schema
+        .get("type")
+        .and_then(Value::as_array)
+        .is_some_and(|types| types.contains(&json!("null")));
+    if let Some(names) =
+        schema.get_mut("enum").and_then(Value::as_array_mut).filter(|_| is_nullable)
+    {
         names.push(Value::Null);
     }
 }

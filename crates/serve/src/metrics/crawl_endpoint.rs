@@ -1,4 +1,5 @@
-//! The metrics endpoint of a crawl for Prometheus, without the rest of the server: `fetch --metrics`.
+//! The metrics endpoint of a crawl for Prometheus, without the rest of the server:
+//! `fetch --metrics`.
 //!
 //! Owns: the gauges of a crawl's queue, which the crawler sets.
 //!
@@ -35,9 +36,14 @@ const QUEUED: Family = Family::new(
     &[],
     "Links that were read and wait for a free slot or for their host",
 );
-const IN_PROGRESS: Family = Family::new("fetchwise_crawl_links_in_progress", Kind::Gauge, &[], "Links being fetched");
-const HOSTS: Family =
-    Family::new("fetchwise_crawl_hosts", Kind::Gauge, &[], "Hosts of the links that wait or are being fetched");
+const IN_PROGRESS: Family =
+    Family::new("fetchwise_crawl_links_in_progress", Kind::Gauge, &[], "Links being fetched");
+const HOSTS: Family = Family::new(
+    "fetchwise_crawl_hosts",
+    Kind::Gauge,
+    &[],
+    "Hosts of the links that wait or are being fetched",
+);
 const LEFT: Family = Family::new(
     "fetchwise_crawl_links_left",
     Kind::Gauge,
@@ -55,9 +61,12 @@ pub struct Crawl {
 }
 
 impl Crawl {
-    /// Sets the numbers of waiting links, of links being fetched, and of their hosts. Costs three writes to atomics.
+    /// Sets the numbers of waiting links, of links being fetched, and of their hosts. Costs three
+    /// writes to atomics.
     pub fn set_queue(&self, queued: usize, in_progress: usize, hosts: usize) {
-        for (gauge, value) in [(&self.queued, queued), (&self.in_progress, in_progress), (&self.hosts, hosts)] {
+        for (gauge, value) in
+            [(&self.queued, queued), (&self.in_progress, in_progress), (&self.hosts, hosts)]
+        {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         }
     }
@@ -68,7 +77,9 @@ impl Crawl {
     }
 
     fn register(&self, registry: &mut Registry, knows_left: bool) {
-        for (family, gauge) in [(QUEUED, &self.queued), (IN_PROGRESS, &self.in_progress), (HOSTS, &self.hosts)] {
+        for (family, gauge) in
+            [(QUEUED, &self.queued), (IN_PROGRESS, &self.in_progress), (HOSTS, &self.hosts)]
+        {
             registry.register(family.name, family.help, gauge.clone());
         }
         if knows_left {
@@ -84,9 +95,9 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Creates an exporter for the counts of `selector`, the writes of `journal` and the progress of `crawl`.
-    /// `knows_left` says whether the number of remaining links is known; `fleet` is the fleet of the crawl. Only the
-    /// options for connections, rates and hosts apply.
+    /// Creates an exporter for the counts of `selector`, the writes of `journal` and the progress
+    /// of `crawl`. `knows_left` says whether the number of remaining links is known; `fleet` is the
+    /// fleet of the crawl. Only the options for connections, rates and hosts apply.
     pub fn new(
         selector: Arc<Selector>,
         journal: Arc<Journal>,
@@ -131,8 +142,10 @@ mod tests {
     #[test]
     fn the_reference_lists_every_metric_of_a_crawl_and_no_other() {
         let page = include_str!("../../../../docs/reference/metrics.md");
-        let written: Vec<&str> = page.lines().filter(|line| line.starts_with("| `fetchwise_crawl_")).collect();
-        let row = |family: &Family| format!("| `{}` | gauge |  | {} |", family.full_name(), family.help);
+        let written: Vec<&str> =
+            page.lines().filter(|line| line.starts_with("| `fetchwise_crawl_")).collect();
+        let row =
+            |family: &Family| format!("| `{}` | gauge |  | {} |", family.full_name(), family.help);
         assert_eq!(written, CRAWL_FAMILIES.iter().map(row).collect::<Vec<_>>());
     }
 }

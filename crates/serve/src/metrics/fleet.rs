@@ -44,7 +44,8 @@ pub const FLEET_FAMILIES: &[Family] = &[
     TRIALS,
 ];
 
-/// The number of nodes with a separate row. They are the first by name, so that rows do not change with the nodes' lag.
+/// The number of nodes with a separate row. They are the first by name, so that rows do not change
+/// with the nodes' lag.
 const MAX_NODES: usize = 50;
 
 macro_rules! families {
@@ -121,17 +122,27 @@ fn node(give: &mut FleetEncoder<'_>, status: &FleetStatus) -> fmt::Result {
 fn others(give: &mut FleetEncoder<'_>, fleet: &FleetJson) -> fmt::Result {
     let FleetJson { status, hosts } = fleet;
     let (counts, peers) = (&status.counts, &status.peers);
-    let received = [("learned", counts.received), ("duplicate", counts.duplicate), ("forgotten", counts.forgotten)];
+    let received = [
+        ("learned", counts.received),
+        ("duplicate", counts.duplicate),
+        ("forgotten", counts.forgotten),
+    ];
     give.rows(&RECEIVED, &received)?;
     give.one(&REJECTED, counts.rejected as f64)?;
     give.delays(status)?;
-    let of = |state: &'static str| (state, peers.iter().filter(|peer| state_of(peer) == state).count() as u64);
+    let of = |state: &'static str| {
+        (state, peers.iter().filter(|peer| state_of(peer) == state).count() as u64)
+    };
     give.rows(&PEERS, &STATES.map(of))?;
     let sum = |of: fn(&PeerStatus) -> u64| peers.iter().map(of).fold(0, u64::saturating_add);
     let lost = sum(|peer| peer.lost);
-    give.rows(&MISSING, &[("requested", sum(|peer| peer.missing_records).saturating_sub(lost)), ("lost", lost)])?;
+    give.rows(
+        &MISSING,
+        &[("requested", sum(|peer| peer.missing_records).saturating_sub(lost)), ("lost", lost)],
+    )?;
     give.one(&LAG, peers.iter().map(|peer| peer.lag_s).fold(0.0, f64::max))?;
-    let mut named: Vec<(&str, u64)> = peers.iter().map(|peer| (peer.node.as_str(), peer.missing_records)).collect();
+    let mut named: Vec<(&str, u64)> =
+        peers.iter().map(|peer| (peer.node.as_str(), peer.missing_records)).collect();
     named.sort_unstable();
     named.truncate(MAX_NODES);
     give.rows(&LAG_RECORDS, &named)?;
@@ -140,8 +151,14 @@ fn others(give: &mut FleetEncoder<'_>, fleet: &FleetJson) -> fmt::Result {
     give.one(&SNAPSHOTS, counts.snapshots_applied as f64)?;
     let rest = status.links.saturating_sub(status.links_waiting);
     give.rows(&LINKS, &[("waiting", status.links_waiting), ("known", rest)])?;
-    give.rows(&PAUSES, &[("sent", hosts.sent), ("received", hosts.received), ("rejected", hosts.rejected)])?;
-    give.rows(&TRIALS, &[("made", hosts.trials), ("left_to_another", hosts.lost), ("alone", hosts.own_trials)])
+    give.rows(
+        &PAUSES,
+        &[("sent", hosts.sent), ("received", hosts.received), ("rejected", hosts.rejected)],
+    )?;
+    give.rows(
+        &TRIALS,
+        &[("made", hosts.trials), ("left_to_another", hosts.lost), ("alone", hosts.own_trials)],
+    )
 }
 
 /// The states of a node; the first that applies counts.
@@ -160,7 +177,11 @@ struct FleetEncoder<'e>(DescriptorEncoder<'e>);
 
 impl FleetEncoder<'_> {
     fn one(&mut self, family: &Family, value: f64) -> fmt::Result {
-        give(&mut self.0.encode_descriptor(family.name, family.help, None, kind(family))?, family, value)
+        give(
+            &mut self.0.encode_descriptor(family.name, family.help, None, kind(family))?,
+            family,
+            value,
+        )
     }
 
     fn rows(&mut self, family: &Family, rows: &[(&str, u64)]) -> fmt::Result {
@@ -179,7 +200,8 @@ impl FleetEncoder<'_> {
         let delays = &status.counts.delays;
         // The last bound has no upper limit.
         let end = |ms: u64| if ms == u64::MAX { f64::INFINITY } else { ms as f64 / 1000.0 };
-        let mut buckets: Vec<(f64, u64)> = delays.iter().map(|(ms, count)| (end(*ms), *count)).collect();
+        let mut buckets: Vec<(f64, u64)> =
+            delays.iter().map(|(ms, count)| (end(*ms), *count)).collect();
         if !delays.contains_key(&u64::MAX) {
             buckets.push((f64::INFINITY, 0));
         }
@@ -235,15 +257,22 @@ mod tests {
     #[test]
     fn the_reference_lists_every_metric_of_a_fleet_and_no_other() {
         let page = include_str!("../../../../docs/reference/metrics.md");
-        let written: Vec<&str> = page.lines().filter(|line| line.starts_with("| `fetchwise_fleet_")).collect();
+        let written: Vec<&str> =
+            page.lines().filter(|line| line.starts_with("| `fetchwise_fleet_")).collect();
         let row = |family: &Family| {
-            let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+            let labels: Vec<String> =
+                family.labels.iter().map(|label| format!("`{label}`")).collect();
             let kind = match family.kind {
                 Kind::Counter => "counter",
                 Kind::Gauge => "gauge",
                 Kind::Histogram => "histogram",
             };
-            format!("| `{}` | {kind} | {} | {} |", family.full_name(), labels.join(", "), family.help)
+            format!(
+                "| `{}` | {kind} | {} | {} |",
+                family.full_name(),
+                labels.join(", "),
+                family.help
+            )
         };
         assert_eq!(written, FLEET_FAMILIES.iter().map(row).collect::<Vec<_>>());
     }
@@ -256,8 +285,11 @@ mod tests {
             lost: n / 2,
             ..PeerStatus::default()
         };
-        let mut status =
-            FleetStatus { peers: (0..200).map(peer).collect(), clock_ahead_s: Some(-0.5), ..FleetStatus::default() };
+        let mut status = FleetStatus {
+            peers: (0..200).map(peer).collect(),
+            clock_ahead_s: Some(-0.5),
+            ..FleetStatus::default()
+        };
         status.peers[1].excluded = true;
         status.peers[2].set_aside_reason = Some("its clock".to_owned());
         status.peers[3].present = true;
@@ -271,7 +303,8 @@ mod tests {
                 family.name
             );
         }
-        let rows = |name: &str| page.lines().filter(|line| line.starts_with(&format!("{name}{{"))).count();
+        let rows =
+            |name: &str| page.lines().filter(|line| line.starts_with(&format!("{name}{{"))).count();
         assert_eq!((rows("fetchwise_fleet_lag_records"), rows("fetchwise_fleet_peers")), (50, 4));
         for line in [
             "fetchwise_fleet_peers{state=\"absent\"} 197",
@@ -280,7 +313,10 @@ mod tests {
             "fetchwise_fleet_delay_seconds_bucket{le=\"0.02\"} 5",
             "fetchwise_fleet_delay_seconds_bucket{le=\"+Inf\"} 6",
         ] {
-            assert!(page.lines().any(|is| is == line || is == format!("{line}.0")), "{line}: {page}");
+            assert!(
+                page.lines().any(|is| is == line || is == format!("{line}.0")),
+                "{line}: {page}"
+            );
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Owns: the counts of requests.
 //!
-//! Invariant: their labels are routes of this server and statuses, whatever clients send. The library owns its own
-//! counts.
+//! Invariant: their labels are routes of this server and statuses, whatever clients send. The
+//! library owns its own counts.
 
 pub(crate) mod crawl_endpoint;
 pub(crate) mod fleet;
@@ -33,8 +33,12 @@ use fetchwise::selector::Selector;
 /// The metrics of the server itself.
 pub const FAMILIES: &[Family] = &[REQUESTS, DURATIONS];
 
-const REQUESTS: Family =
-    Family::new("fetchwise_http_requests", Kind::Counter, &["route", "status"], "Answered requests");
+const REQUESTS: Family = Family::new(
+    "fetchwise_http_requests",
+    Kind::Counter,
+    &["route", "status"],
+    "Answered requests",
+);
 const DURATIONS: Family = Family::new(
     "fetchwise_http_request_duration_seconds",
     Kind::Histogram,
@@ -68,10 +72,16 @@ pub(crate) struct RequestMetrics {
 
 impl RequestMetrics {
     /// Creates empty counts; `registry` has the other metrics.
-    pub(crate) fn new(selector: Arc<Selector>, journal: Arc<Journal>, mut registry: Registry) -> Self {
+    pub(crate) fn new(
+        selector: Arc<Selector>,
+        journal: Arc<Journal>,
+        mut registry: Registry,
+    ) -> Self {
         Metrics::new(selector).with_journal(journal).register(&mut registry);
         let answered = Rows::default();
-        let durations = Rows::new_with_constructor((|| Durations::between(BOUNDS.0, BOUNDS.1)) as fn() -> Durations);
+        let durations = Rows::new_with_constructor(
+            (|| Durations::between(BOUNDS.0, BOUNDS.1)) as fn() -> Durations,
+        );
         registry.register(REQUESTS.name, REQUESTS.help, answered.clone());
         registry.register(DURATIONS.name, DURATIONS.help, durations.clone());
         Self { registry, answered, durations }
@@ -84,12 +94,15 @@ impl RequestMetrics {
 
     /// Returns all metrics in the format `wanted`.
     fn show(&self, wanted: Format) -> Result<Response, Problem> {
-        let broken = |error: &dyn std::error::Error| Problem::internal(format!("cannot write the metrics: {error}"));
+        let broken = |error: &dyn std::error::Error| {
+            Problem::internal(format!("cannot write the metrics: {error}"))
+        };
         let kind = [(header::CONTENT_TYPE, wanted.content_type())];
         #[cfg(feature = "protobuf")]
         if wanted == Format::Protobuf {
-            let bytes = prometheus_client::encoding::prometheus_protobuf::encode_to_vec(&self.registry)
-                .map_err(|error| broken(&error))?;
+            let bytes =
+                prometheus_client::encoding::prometheus_protobuf::encode_to_vec(&self.registry)
+                    .map_err(|error| broken(&error))?;
             return Ok((kind, bytes).into_response());
         }
         let mut page = String::new();
@@ -101,17 +114,19 @@ impl RequestMetrics {
     }
 }
 
-/// Returns an OpenMetrics page in the classic text format: there the name of a counter's family has the suffix of its
-/// samples, and a page has neither units nor an end mark.
+/// Returns an OpenMetrics page in the classic text format: there the name of a counter's family has
+/// the suffix of its samples, and a page has neither units nor an end mark.
 fn classic_text(page: &str) -> String {
     let described = |line: &str| {
         let (keyword, rest) = line.strip_prefix("# ")?.split_once(' ')?;
         let (name, text) = rest.split_once(' ')?;
         Some((keyword.to_owned(), name.to_owned(), text.to_owned()))
     };
-    let is_counter =
-        |(keyword, name, text): (String, String, String)| (keyword == "TYPE" && text == "counter").then_some(name);
-    let counters: HashSet<String> = page.lines().filter_map(described).filter_map(is_counter).collect();
+    let is_counter = |(keyword, name, text): (String, String, String)| {
+        (keyword == "TYPE" && text == "counter").then_some(name)
+    };
+    let counters: HashSet<String> =
+        page.lines().filter_map(described).filter_map(is_counter).collect();
     let mut classic = String::with_capacity(page.len());
     for line in page.lines() {
         match described(line) {
@@ -145,11 +160,19 @@ pub(crate) fn operation() -> Operation {
 }
 
 /// Counts a request with its response.
-pub(crate) async fn count(Get(counted): Get<Arc<RequestMetrics>>, request: Request, next: Next) -> Response {
+pub(crate) async fn count(
+    Get(counted): Get<Arc<RequestMetrics>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let begun = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let response = next.run(request).await;
-    counted.answered(route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str), response.status().as_u16(), begun);
+    counted.answered(
+        route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str),
+        response.status().as_u16(),
+        begun,
+    );
     response
 }
 
@@ -166,7 +189,8 @@ async fn metrics(
 /// An exposition format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// Protobuf, with native histograms besides the classic ones. Builds without the feature `protobuf` never choose it.
+    /// Protobuf, with native histograms besides the classic ones. Builds without the feature
+    /// `protobuf` never choose it.
     Protobuf,
     OpenMetrics,
     /// The classic text format, which every scraper reads.
@@ -177,14 +201,17 @@ impl Format {
     /// Returns the best format for the sender of these headers.
     fn of(headers: &HeaderMap) -> Self {
         let mut best: Option<(f32, Self)> = None;
-        let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let accepted =
+            headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         for item in accepted.flat_map(|value| value.split(',')) {
             let mut parts = item.split(';').map(str::trim);
             let media = parts.next().unwrap_or_default().to_ascii_lowercase();
             let parameters: Vec<String> = parts.map(str::to_ascii_lowercase).collect();
             let has = |name: &str, value: &str| {
                 parameters.iter().any(|parameter| {
-                    parameter.split_once('=').is_some_and(|(key, of)| key.trim() == name && of.trim() == value)
+                    parameter
+                        .split_once('=')
+                        .is_some_and(|(key, of)| key.trim() == name && of.trim() == value)
                 })
             };
             let format = match media.as_str() {
@@ -200,7 +227,9 @@ impl Format {
                 "*/*" | "application/*" => Self::OpenMetrics,
                 _ => continue,
             };
-            let weight = parameters.iter().find_map(|parameter| parameter.strip_prefix("q=")?.trim().parse().ok());
+            let weight = parameters
+                .iter()
+                .find_map(|parameter| parameter.strip_prefix("q=")?.trim().parse().ok());
             let weight: f32 = weight.unwrap_or(1.0);
             if weight > 0.0 && best.is_none_or(|(known, _)| weight > known) {
                 best = Some((weight, format));
@@ -233,9 +262,15 @@ mod tests {
     #[test]
     fn a_counter_in_classic_text_has_its_help() {
         let mut registry = Registry::default();
-        let (counter, gauge) = (Counter::<u64>::default(), prometheus_client::metrics::gauge::Gauge::<i64>::default());
+        let (counter, gauge) =
+            (Counter::<u64>::default(), prometheus_client::metrics::gauge::Gauge::<i64>::default());
         registry.register("sent", "All sent", counter.clone());
-        registry.register_with_unit("size", "The size", prometheus_client::registry::Unit::Bytes, gauge);
+        registry.register_with_unit(
+            "size",
+            "The size",
+            prometheus_client::registry::Unit::Bytes,
+            gauge,
+        );
         let mut page = String::new();
         text::encode(&mut page, &registry).unwrap();
         assert_eq!(
@@ -248,11 +283,18 @@ mod tests {
     #[test]
     fn the_reference_lists_every_metric_of_the_server_and_no_other() {
         let page = include_str!("../../../../docs/reference/metrics.md");
-        let written: Vec<&str> = page.lines().filter(|line| line.starts_with("| `fetchwise_http_")).collect();
+        let written: Vec<&str> =
+            page.lines().filter(|line| line.starts_with("| `fetchwise_http_")).collect();
         let row = |family: &Family| {
-            let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+            let labels: Vec<String> =
+                family.labels.iter().map(|label| format!("`{label}`")).collect();
             let kind = if family.kind == Kind::Counter { "counter" } else { "histogram" };
-            format!("| `{}` | {kind} | {} | {} |", family.full_name(), labels.join(", "), family.help)
+            format!(
+                "| `{}` | {kind} | {} | {} |",
+                family.full_name(),
+                labels.join(", "),
+                family.help
+            )
         };
         assert_eq!(written, FAMILIES.iter().map(row).collect::<Vec<_>>());
     }
@@ -272,7 +314,11 @@ mod tests {
             (Format::Text, Format::OpenMetrics, Format::OpenMetrics)
         );
         assert_eq!(of("application/vnd.google.protobuf;q=0, text/plain"), Format::Text);
-        assert_eq!(of("application/vnd.google.protobuf"), Format::OpenMetrics, "of some other message");
+        assert_eq!(
+            of("application/vnd.google.protobuf"),
+            Format::OpenMetrics,
+            "of some other message"
+        );
         assert_eq!(Format::of(&HeaderMap::new()), Format::OpenMetrics);
     }
 }

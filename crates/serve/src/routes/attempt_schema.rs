@@ -1,4 +1,5 @@
-//! The schemas of attempts as JSON: `fetchwise::attempt::json` reads and writes them field by field, and these say the same.
+//! The schemas of attempts as JSON: `fetchwise::attempt::json` reads and writes them field by
+//! field, and these say the same.
 
 #![expect(dead_code, reason = "only their schemas are used")]
 
@@ -75,7 +76,8 @@ fn a_recorded_attempt_has_the_fields_of_an_export() {
     let mut names = fetchwise::attempt::json::FIELDS;
     names.sort_unstable();
     assert!(schema["properties"].as_object().unwrap().keys().eq(names), "{schema}");
-    let mut required: Vec<&str> = schema["required"].as_array().unwrap().iter().filter_map(|it| it.as_str()).collect();
+    let mut required: Vec<&str> =
+        schema["required"].as_array().unwrap().iter().filter_map(|it| it.as_str()).collect();
     required.sort_unstable();
     assert_eq!(required, names);
 }

@@ -1,6 +1,7 @@
 //! `GET /v1/attempts`: single attempts, with the filters of the command `attempts`, page by page.
 //!
-//! Invariant: pages that follow each other's `next` contain each matching attempt once, as long as nothing is forgotten.
+//! Invariant: pages that follow each other's `next` contain each matching attempt once, as long as
+//! nothing is forgotten.
 
 use std::ops::ControlFlow;
 
@@ -36,7 +37,10 @@ const ORDERS: [&str; 2] = ["newest", "oldest"];
 described_routes![(
     "/v1/attempts",
     get(attempts),
-    attempts("listAttempts", "List single attempts by URL, link, domain, time or outcome, page by page"),
+    attempts(
+        "listAttempts",
+        "List single attempts by URL, link, domain, time or outcome, page by page"
+    ),
     |of| {
         of.query::<AttemptsQuery>()
             .ok::<AttemptsJson<'_>>("A page of attempts, in the order of recording")
@@ -101,7 +105,8 @@ fn read_time(name: &str, text: Option<&str>, now: Timestamp) -> Result<Option<Ti
     Ok(Some(time.resolve_at(now)))
 }
 
-/// Returns the domain as attempts have it. Recorded names are accepted as they are, even if no host can have them.
+/// Returns the domain as attempts have it. Recorded names are accepted as they are, even if no host
+/// can have them.
 pub(super) fn known_domain(state: &State, text: &str) -> Result<String, Problem> {
     read_domain(text).or_else(|problem| match state.attempts.has_row(By::Domain, text) {
         true => Ok(text.to_owned()),
@@ -119,20 +124,24 @@ impl AttemptsRequest {
             query.url = Some(parsed.into());
         }
         query.link = given(asked.link);
-        query.domain = given(asked.domain).map(|domain| known_domain(state, &domain)).transpose()?;
+        query.domain =
+            given(asked.domain).map(|domain| known_domain(state, &domain)).transpose()?;
         query.since = read_time("since", asked.since.as_deref(), now)?;
         query.until = read_time("until", asked.until.as_deref(), now)?;
         if query.since.zip(query.until).is_some_and(|(since, until)| since > until) {
             return Err(wrong("`since` is later than `until`"));
         }
-        query.ended = given(asked.outcome).map(|text| parse_outcome(&text)).transpose().map_err(wrong)?;
+        query.ended =
+            given(asked.outcome).map(|text| parse_outcome(&text)).transpose().map_err(wrong)?;
         let order = match asked.order.as_deref() {
             None | Some("" | "newest") => Order::NewestFirst,
             Some("oldest") => Order::OldestFirst,
             Some(other) => return Err(wrong(UnknownName::new("order", other, ORDERS).to_string())),
         };
         if let Some(cursor) = given(asked.cursor) {
-            let seq = cursor.parse().map_err(|_| wrong("invalid `cursor`: send `next` of the page before"))?;
+            let seq = cursor
+                .parse()
+                .map_err(|_| wrong("invalid `cursor`: send `next` of the page before"))?;
             match order {
                 Order::NewestFirst => query.before_seq = Some(seq),
                 Order::OldestFirst => query.after_seq = Some(seq),
@@ -142,9 +151,13 @@ impl AttemptsRequest {
     }
 }
 
-async fn attempts(Get(state): Shared, Query(asked): Query<AttemptsQuery>) -> Result<Response, Problem> {
+async fn attempts(
+    Get(state): Shared,
+    Query(asked): Query<AttemptsQuery>,
+) -> Result<Response, Problem> {
     let wanted = AttemptsRequest::read(asked, &state)?;
-    // What was reported before this request is in the response. If the log fails, `readyz` reports it.
+    // What was reported before this request is in the response. If the log fails, `readyz` reports
+    // it.
     let _ = state.journal().settled().await;
     let responded = state.run_blocking(move |state| {
         let page = page(state, &wanted.query, wanted.order, wanted.limit).map_err(unreadable)?;
@@ -168,18 +181,26 @@ async fn attempts(Get(state): Shared, Query(asked): Query<AttemptsQuery>) -> Res
 /// Returns the problem of a log that cannot be read.
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 pub(super) fn unreadable(error: JournalError) -> Problem {
-    Problem::internal(format!("cannot read the log: {error}; run `fetchwise verify` to find the cause"))
+    Problem::internal(format!(
+        "cannot read the log: {error}; run `fetchwise verify` to find the cause"
+    ))
 }
 
 /// Reads a page from the log, so no thread that serves requests may call it.
-pub(super) fn page(state: &State, query: &AttemptQuery, order: Order, limit: usize) -> Result<Page, JournalError> {
+pub(super) fn page(
+    state: &State,
+    query: &AttemptQuery,
+    order: Order,
+    limit: usize,
+) -> Result<Page, JournalError> {
     let mut attempts = Vec::with_capacity(limit.min(64));
     // One more tells whether there is another page.
     let most = limit.saturating_add(1);
-    let found = journal::attempts(state.log_dir(), query, order, Some(most as u64), |seq, attempt| {
-        attempts.push((seq, attempt));
-        ControlFlow::Continue(())
-    })?;
+    let found =
+        journal::attempts(state.log_dir(), query, order, Some(most as u64), |seq, attempt| {
+            attempts.push((seq, attempt));
+            ControlFlow::Continue(())
+        })?;
     let has_more = attempts.len() > limit;
     attempts.truncate(limit);
     Ok(Page { attempts, has_more, found })

@@ -1,4 +1,5 @@
-//! What an operator should look at first: a log that fails, hosts that stopped delivering, paused and slow hosts.
+//! What an operator should look at first: a log that fails, hosts that stopped delivering, paused
+//! and slow hosts.
 //!
 //! Invariant: it reads the log for the causes of a few pauses only, and for each pause once.
 //!
@@ -22,7 +23,8 @@ const SLOW: f64 = 0.1;
 const LEAST: (u64, u64) = (10, 20);
 /// A host that delivers this share or less fails, whatever it did before.
 const NOTHING: f64 = 0.1;
-/// A smaller fall of the share that delivers does not matter, nor does one of fewer standard deviations.
+/// A smaller fall of the share that delivers does not matter, nor does one of fewer standard
+/// deviations.
 const FALL: (f64, f64) = (0.2, 3.0);
 
 /// Collects it. May read the log, so no thread that serves requests may call it.
@@ -36,19 +38,22 @@ pub(super) fn find(state: &State, log: &LogJson, now: Timestamp) -> AttentionJso
     let mut items = Vec::new();
     if is_log_bad {
         let is_followed = state.followed.is_some();
-        items.push(AttentionItem::Log { state: log.state, reason: log.reason.clone(), lost: log.lost, is_followed });
+        items.push(AttentionItem::Log {
+            state: log.state,
+            reason: log.reason.clone(),
+            lost: log.lost,
+            is_followed,
+        });
     }
     // The hosts with the most failures first.
     failing.sort_by(|(a, of_a, _), (b, of_b, _)| {
         (of_b.judged - of_b.delivered).cmp(&(of_a.judged - of_a.delivered)).then_with(|| a.cmp(b))
     });
-    items.extend(failing.into_iter().take(LISTED).map(|(host, of, usual_rate)| AttentionItem::Failing {
-        host,
-        judged: of.judged,
-        delivered: of.delivered,
-        usual_rate,
+    items.extend(failing.into_iter().take(LISTED).map(|(host, of, usual_rate)| {
+        AttentionItem::Failing { host, judged: of.judged, delivered: of.delivered, usual_rate }
     }));
-    paused.sort_by(|a, b| b.paused_until.cmp(&a.paused_until).then_with(|| a.domain.cmp(&b.domain)));
+    paused
+        .sort_by(|a, b| b.paused_until.cmp(&a.paused_until).then_with(|| a.domain.cmp(&b.domain)));
     let mut lookups = 0;
     items.extend(paused.into_iter().take(LISTED).map(|of| AttentionItem::Paused {
         cause: cause(state, (&of.domain, of.paused_until), now, &mut lookups),
@@ -57,23 +62,32 @@ pub(super) fn find(state: &State, log: &LogJson, now: Timestamp) -> AttentionJso
         host: of.domain,
     }));
     slow.sort_by(|(a, _, rate_a), (b, _, rate_b)| rate_a.total_cmp(rate_b).then_with(|| a.cmp(b)));
-    items.extend(slow.into_iter().take(LISTED).map(|(host, pace, _)| AttentionItem::Slow { host, pace }));
+    items.extend(
+        slow.into_iter().take(LISTED).map(|(host, pace, _)| AttentionItem::Slow { host, pace }),
+    );
     AttentionJson { total, items }
 }
 
 /// A host that delivers less than before: its recent attempts, and the share that delivered before.
 type Failing = (String, Recent, Option<f64>);
 
-/// Returns the hosts that stopped delivering, and all hosts with recent attempts that are not paused.
-fn failing_and_recent(state: &State, is_paused: &dyn Fn(&str) -> bool, now: Timestamp) -> (Vec<Failing>, Vec<String>) {
+/// Returns the hosts that stopped delivering, and all hosts with recent attempts that are not
+/// paused.
+fn failing_and_recent(
+    state: &State,
+    is_paused: &dyn Fn(&str) -> bool,
+    now: Timestamp,
+) -> (Vec<Failing>, Vec<String>) {
     state.attempts.with_domains(|stats, series| {
         let (mut failing, mut hosts) = (Vec::new(), Vec::new());
-        for (host, recent) in
-            series.recent_hosts(state.selector.clock().date_of(now)).filter(|(host, _)| !is_paused(host))
+        for (host, recent) in series
+            .recent_hosts(state.selector.clock().date_of(now))
+            .filter(|(host, _)| !is_paused(host))
         {
             hosts.push(host.to_owned());
             let all = stats.row(host).map_or((0, 0), |row| (row.judged, row.delivered));
-            let before = (all.0.saturating_sub(recent.judged), all.1.saturating_sub(recent.delivered));
+            let before =
+                (all.0.saturating_sub(recent.judged), all.1.saturating_sub(recent.delivered));
             if let Some(usual) = is_failing(recent, before) {
                 failing.push((host.to_owned(), recent, usual));
             }
@@ -82,8 +96,8 @@ fn failing_and_recent(state: &State, is_paused: &dyn Fn(&str) -> bool, now: Time
     })
 }
 
-/// Returns whether a host stopped delivering, with the share that delivered before, if that is known. `before` are the
-/// earlier attempts that count, and those that delivered.
+/// Returns whether a host stopped delivering, with the share that delivered before, if that is
+/// known. `before` are the earlier attempts that count, and those that delivered.
 fn is_failing(recent: Recent, (judged, delivered): (u64, u64)) -> Option<Option<f64>> {
     if recent.judged < LEAST.0 {
         return None;
@@ -92,7 +106,8 @@ fn is_failing(recent: Recent, (judged, delivered): (u64, u64)) -> Option<Option<
     let usual = (judged >= LEAST.1).then(|| delivered as f64 / judged as f64);
     let fell = usual.is_some_and(|usual| {
         let pooled = (recent.delivered + delivered) as f64 / (recent.judged + judged) as f64;
-        let deviation = (pooled * (1.0 - pooled) * (1.0 / recent.judged as f64 + 1.0 / judged as f64)).sqrt();
+        let deviation =
+            (pooled * (1.0 - pooled) * (1.0 / recent.judged as f64 + 1.0 / judged as f64)).sqrt();
         usual - rate >= FALL.0 && usual - rate >= FALL.1 * deviation
     });
     (fell || rate <= NOTHING).then_some(usual)
@@ -109,7 +124,12 @@ fn slow(state: &State, hosts: Vec<String>, now: Timestamp) -> Vec<(String, Box<P
 }
 
 /// Returns why a host is paused: its newest block before the pause.
-fn cause(state: &State, paused: (&str, Timestamp), now: Timestamp, lookups: &mut usize) -> Option<PauseCause> {
+fn cause(
+    state: &State,
+    paused: (&str, Timestamp),
+    now: Timestamp,
+    lookups: &mut usize,
+) -> Option<PauseCause> {
     let (host, until) = paused;
     if let Some(known) = state.dashboard.cause(host, until) {
         return known;

@@ -26,12 +26,16 @@ described_routes![(
     "/v1/classify",
     post(classify),
     attempts("classifyResponse", "Classify a response that the caller fetched"),
-    |of| of.body::<ResponseParts>().ok::<VerdictJson>("The verdict").problem(422, "Missing body, or two bodies")
+    |of| of
+        .body::<ResponseParts>()
+        .ok::<VerdictJson>("The verdict")
+        .problem(422, "Missing body, or two bodies")
 )];
 
 /// Headers as [`headers`] reads them.
 #[cfg(test)]
-pub(super) type HeadersSchema = Either<BTreeMap<String, Either<String, Vec<String>>>, Vec<[String; 2]>>;
+pub(super) type HeadersSchema =
+    Either<BTreeMap<String, Either<String, Vec<String>>>, Vec<[String; 2]>>;
 
 /// A response to classify.
 #[derive(Debug, Deserialize)]
@@ -61,7 +65,15 @@ pub(super) struct ResponseParts {
 impl ResponseParts {
     /// Creates a response from headers and a body alone.
     pub(super) fn of(headers: AnyJson, body: Option<String>, body_base64: Option<String>) -> Self {
-        Self { url: None, final_url: None, status: None, headers, body, body_base64, explain: false }
+        Self {
+            url: None,
+            final_url: None,
+            status: None,
+            headers,
+            body,
+            body_base64,
+            explain: false,
+        }
     }
 
     /// Returns the body as bytes.
@@ -70,7 +82,9 @@ impl ResponseParts {
     /// 422 if there are two bodies, or `body_base64` is not valid base64.
     pub(super) fn bytes(&mut self) -> Result<Vec<u8>, Problem> {
         match (self.body.take(), self.body_base64.take()) {
-            (Some(_), Some(_)) => Err(wrong("duplicate body: send a `body` or a `body_base64`, not both")),
+            (Some(_), Some(_)) => {
+                Err(wrong("duplicate body: send a `body` or a `body_base64`, not both"))
+            }
             (Some(text), None) => Ok(text.into_bytes()),
             (None, Some(text)) => BASE64_STANDARD
                 .decode(text.trim())
@@ -84,8 +98,11 @@ impl ResponseParts {
     /// # Errors
     /// 422 if they are neither an object nor a list of pairs.
     pub(super) fn headers(&mut self) -> Result<Vec<Header>, Problem> {
-        headers(self.headers.0.take())
-            .ok_or_else(|| wrong("`headers` must be an object of names and values, or a list of [name, value] pairs"))
+        headers(self.headers.0.take()).ok_or_else(|| {
+            wrong(
+                "`headers` must be an object of names and values, or a list of [name, value] pairs",
+            )
+        })
     }
 
     /// Returns the status, 200 by default.
@@ -101,7 +118,11 @@ impl ResponseParts {
     }
 }
 
-async fn classify(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+async fn classify(
+    Get(state): Shared,
+    Extension(client): Extension<Client>,
+    body: Body,
+) -> Result<Response, Problem> {
     let body = state.bodies.read(client, body).await?;
     // A long page takes milliseconds.
     let read = state.run_blocking(move |state| {
@@ -112,7 +133,12 @@ async fn classify(Get(state): Shared, Extension(client): Extension<Client>, body
         let (headers, body, status) = (given.headers()?, given.bytes()?, given.status()?);
         let (url, final_url) = (given.url.as_deref(), given.final_url.as_deref());
         let page = Page { url, final_url, status, headers: &headers, body: &body };
-        Ok(json_response::json(&VerdictJson::read(&state.classifier, &page, given.explain, &mut Scratch::default())))
+        Ok(json_response::json(&VerdictJson::read(
+            &state.classifier,
+            &page,
+            given.explain,
+            &mut Scratch::default(),
+        )))
     });
     read.await?
 }

@@ -15,7 +15,9 @@ use strum::VariantNames;
 use super::extractors::{Path, Query};
 use super::{Shared, attention};
 use crate::assets;
-use crate::dashboard_json::{BoardJson, BusyJson, DomainJson, DomainsJson, FetcherJson, LogJson, SeriesJson};
+use crate::dashboard_json::{
+    BoardJson, BusyJson, DomainJson, DomainsJson, FetcherJson, LogJson, SeriesJson,
+};
 use crate::json_response;
 use crate::problem::Problem;
 use crate::routes::decision_context::wrong;
@@ -27,8 +29,8 @@ use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
 use fetchwise_present::{PaceJson, StatsJson, TimeJson};
 
-/// The poll interval of the page. With the time that a response takes it is below the five seconds within which an
-/// operator sees a host in trouble.
+/// The poll interval of the page. With the time that a response takes it is below the five seconds
+/// within which an operator sees a host in trouble.
 const POLL: Duration = Duration::from_secs(3);
 /// The default and the maximum number of rows of domains.
 const DOMAINS: (usize, usize) = (15, 1000);
@@ -66,7 +68,8 @@ async fn page(headers: HeaderMap) -> Result<Response, Problem> {
 }
 
 async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
-    let none = || Problem::new(StatusCode::NOT_FOUND, "no_such_file", "the dashboard has no such file");
+    let none =
+        || Problem::new(StatusCode::NOT_FOUND, "no_such_file", "the dashboard has no such file");
     assets::answer(&name, &headers).ok_or_else(none)
 }
 
@@ -122,7 +125,9 @@ pub(super) fn named<T: std::str::FromStr + Default>(
 ) -> Result<T, Problem> {
     match name.filter(|name| !name.is_empty()) {
         None => Ok(T::default()),
-        Some(name) => name.parse().map_err(|_| wrong(UnknownName::new(what, name, known.iter().copied()).to_string())),
+        Some(name) => name
+            .parse()
+            .map_err(|_| wrong(UnknownName::new(what, name, known.iter().copied()).to_string())),
     }
 }
 
@@ -131,7 +136,9 @@ impl DashboardRequest {
         let ascending = match asked.order.as_deref() {
             Some("asc") => true,
             None | Some("" | "desc") => false,
-            Some(other) => return Err(wrong(UnknownName::new("order", other, ["asc", "desc"]).to_string())),
+            Some(other) => {
+                return Err(wrong(UnknownName::new("order", other, ["asc", "desc"]).to_string()));
+            }
         };
         Ok(Self {
             range: named("range", asked.range.as_deref(), Range::VARIANTS)?,
@@ -143,7 +150,10 @@ impl DashboardRequest {
     }
 }
 
-async fn dashboard(Get(state): Shared, Query(asked): Query<DashboardQuery>) -> Result<Response, Problem> {
+async fn dashboard(
+    Get(state): Shared,
+    Query(asked): Query<DashboardQuery>,
+) -> Result<Response, Problem> {
     let wanted = DashboardRequest::read(asked)?;
     // With many domains this takes some milliseconds, and it reads the log's directory.
     let done = tokio::task::spawn_blocking(move || board(&state, &wanted)).await;
@@ -169,8 +179,11 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
         let names: Vec<String> = series.fetchers().map(str::to_owned).collect();
         (series.fitted_window(wanted.range, date), names, series.busy(BUSY, date))
     });
-    let names: Vec<(String, f64)> = names.into_iter().map(|name| (name.clone(), cost(&name))).collect();
-    let heuristics = state.dashboard.heuristics(|| state.attempts.with_series(|series| series.heuristics(HEURISTICS)));
+    let names: Vec<(String, f64)> =
+        names.into_iter().map(|name| (name.clone(), cost(&name))).collect();
+    let heuristics = state
+        .dashboard
+        .heuristics(|| state.attempts.with_series(|series| series.heuristics(HEURISTICS)));
     let nothing = Row::default();
     let pace = |host: &str| state.selector.pace().and_then(|pace| pace.explain(host, now));
     json_response::json(&BoardJson {
@@ -206,14 +219,23 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
             rows: domains
                 .iter()
                 .map(|domain| DomainJson {
-                    row: StatsJson::new(&domain.key, &domain.row, browser, domain.fetcher.as_deref()),
+                    row: StatsJson::new(
+                        &domain.key,
+                        &domain.row,
+                        browser,
+                        domain.fetcher.as_deref(),
+                    ),
                     recent: domain.recent,
                 })
                 .collect(),
         },
         busy: busy
             .iter()
-            .map(|(host, recent)| BusyJson { host, recent: *recent, pace: pace(host).as_ref().map(PaceJson::from) })
+            .map(|(host, recent)| BusyJson {
+                host,
+                recent: *recent,
+                pace: pace(host).as_ref().map(PaceJson::from),
+            })
             .collect(),
         heuristics: heuristics.iter().map(Into::into).collect(),
         log,
@@ -232,11 +254,18 @@ struct Domain {
 }
 
 /// Returns the number of domains, the number that match, and the requested ones in their order.
-fn domains(state: &State, wanted: &DashboardRequest, now: Timestamp) -> (usize, usize, Vec<Domain>) {
+fn domains(
+    state: &State,
+    wanted: &DashboardRequest,
+    now: Timestamp,
+) -> (usize, usize, Vec<Domain>) {
     state.attempts.with_domains(|stats, series| {
         let mut total = 0;
-        let mut rows: Vec<(&str, &Row)> =
-            stats.iter().inspect(|_| total += 1).filter(|(key, _)| key.contains(&wanted.search)).collect();
+        let mut rows: Vec<(&str, &Row)> = stats
+            .iter()
+            .inspect(|_| total += 1)
+            .filter(|(key, _)| key.contains(&wanted.search))
+            .collect();
         let matching = rows.len();
         let figure = |(key, row): &(&str, &Row)| match wanted.sort {
             Sort::Key => None,
@@ -305,7 +334,8 @@ fn log(state: &State) -> LogJson {
         reason,
         segments: files.segments,
         bytes: files.bytes,
-        lag_records: (metrics.written_seq + metrics.queued_records).saturating_sub(metrics.durable_seq),
+        lag_records: (metrics.written_seq + metrics.queued_records)
+            .saturating_sub(metrics.durable_seq),
         queued_records: metrics.queued_records,
         queued_bytes: metrics.queued_bytes,
         syncs: metrics.syncs,

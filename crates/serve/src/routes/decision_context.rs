@@ -1,4 +1,5 @@
-//! The decision context: what a caller states about a URL, shared by `select`, `explain` and visits.
+//! The decision context: what a caller states about a URL, shared by `select`, `explain` and
+//! visits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,7 +91,8 @@ impl ResolvedContext {
         let selector = &*state.selector;
         let mut heuristics = Vec::with_capacity(said.tags.len());
         for (kind, value) in &said.tags {
-            heuristics.push(Heuristic::of_caller(kind, value).map_err(|error| wrong(error.to_string()))?);
+            heuristics
+                .push(Heuristic::of_caller(kind, value).map_err(|error| wrong(error.to_string()))?);
         }
         let candidate = |name: &String| candidate(selector, name);
         let prefer = said.prefer.as_ref().map(candidate).transpose()?;
@@ -108,7 +110,10 @@ impl ResolvedContext {
                     had.insert(candidate(name)?);
                 }
                 let mut lacking = FetcherSet::EMPTY;
-                selector.candidates().filter(|(id, _)| !had.contains(*id)).for_each(|(id, _)| lacking.insert(id));
+                selector
+                    .candidates()
+                    .filter(|(id, _)| !had.contains(*id))
+                    .for_each(|(id, _)| lacking.insert(id));
                 lacking
             }
         };
@@ -116,7 +121,12 @@ impl ResolvedContext {
     }
 
     /// Returns the select context of a decision about `url`.
-    pub(crate) fn select_context<'k>(&'k self, id: Option<&str>, url: &Url, state: &State) -> SelectContext<'k> {
+    pub(crate) fn select_context<'k>(
+        &'k self,
+        id: Option<&str>,
+        url: &Url,
+        state: &State,
+    ) -> SelectContext<'k> {
         SelectContext { excluded: self.tried.union(self.lacking), ..self.with_all(id, url, state) }
     }
 
@@ -124,19 +134,33 @@ impl ResolvedContext {
     ///
     /// # Errors
     /// If the URL cannot be fetched, or the router table should serve it and cannot.
-    pub(crate) fn decide(&self, id: Option<&str>, url: &Url, state: &State) -> Result<ContextDecision, RouteError> {
+    pub(crate) fn decide(
+        &self,
+        id: Option<&str>,
+        url: &Url,
+        state: &State,
+    ) -> Result<ContextDecision, RouteError> {
         let selector = &*state.selector;
         let routed = selector.route(url, &self.select_context(id, url, state), None)?;
         let mut unavailable = None;
         if !self.lacking.is_empty() {
             let all = selector.route(url, &self.with_all(id, url, state), None)?;
-            unavailable = all.decision.selected().map(|take| take.fetcher).filter(|id| self.lacking.contains(*id));
+            unavailable = all
+                .decision
+                .selected()
+                .map(|take| take.fetcher)
+                .filter(|id| self.lacking.contains(*id));
         }
         Ok(ContextDecision { routed, unavailable })
     }
 
     /// Returns the decision as JSON; `text` is the URL as the caller wrote it.
-    pub(crate) fn json<'a>(&'a self, text: &'a str, decided: &ContextDecision, state: &'a State) -> DecisionJson<'a> {
+    pub(crate) fn json<'a>(
+        &'a self,
+        text: &'a str,
+        decided: &ContextDecision,
+        state: &'a State,
+    ) -> DecisionJson<'a> {
         let selector = &*state.selector;
         let unavailable = decided.unavailable.map(|id| Unavailable {
             fetcher: selector.fetcher_name(id),

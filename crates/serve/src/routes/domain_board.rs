@@ -24,7 +24,10 @@ use fetchwise_present::{HostJson, StatsJson};
 described_routes![(
     "/v1/dashboard/domain",
     get(domain),
-    figures("getDomainDashboard", "Get the figures of one domain over time, its pause and its pace"),
+    figures(
+        "getDomainDashboard",
+        "Get the figures of one domain over time, its pause and its pace"
+    ),
     |of| {
         of.note("For the dashboard's page only: its fields may change in any release")
             .query::<DomainQuery>()
@@ -47,9 +50,12 @@ struct DomainQuery {
 
 async fn domain(Get(state): Shared, Query(asked): Query<DomainQuery>) -> Result<Response, Problem> {
     let range: Range = named("range", asked.range.as_deref(), Range::VARIANTS)?;
-    let domain = asked.domain.ok_or_else(|| Problem::bad_request("missing `domain`: add it to the query"))?;
+    let domain = asked
+        .domain
+        .ok_or_else(|| Problem::bad_request("missing `domain`: add it to the query"))?;
     let domain = known_domain(&state, &domain)?;
-    // What was reported before this request is in the response. If the log fails, `readyz` reports it.
+    // What was reported before this request is in the response. If the log fails, `readyz` reports
+    // it.
     let _ = state.journal().settled().await;
     state.run_blocking(move |state| board(state, &domain, range).map_err(unreadable)).await?
 }
@@ -62,7 +68,12 @@ fn board(state: &State, domain: &str, range: Range) -> Result<Response, JournalE
         series.fetchers().map(|name| (name.to_owned(), request_cost(state, name))).collect();
     let (row, fetcher, recent, browser) = state.attempts.with_domains(|stats, series| {
         let fetcher = stats.last_fetcher(domain).map(str::to_owned);
-        (stats.row(domain).copied().unwrap_or_default(), fetcher, series.recent(domain, date), stats.browser_cost())
+        (
+            stats.row(domain).copied().unwrap_or_default(),
+            fetcher,
+            series.recent(domain, date),
+            stats.browser_cost(),
+        )
     });
     let paused = state.selector.paused_hosts(now).into_iter().find(|of| of.domain == domain);
     let pace = state.selector.pace().and_then(|pace| pace.explain(domain, now));
@@ -80,7 +91,12 @@ fn board(state: &State, domain: &str, range: Range) -> Result<Response, JournalE
 }
 
 /// Reads the attempts of a domain from the log.
-fn series(state: &State, domain: &str, range: Range, now: Timestamp) -> Result<Series, JournalError> {
+fn series(
+    state: &State,
+    domain: &str,
+    range: Range,
+    now: Timestamp,
+) -> Result<Series, JournalError> {
     let mut query = AttemptQuery::default();
     query.domain = Some(domain.to_owned());
     query.since = Some(Timestamp::from_millis(now.as_millis().saturating_sub(range.length_ms())));

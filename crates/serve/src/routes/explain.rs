@@ -68,14 +68,18 @@ fn read(query: &str) -> Result<(String, Option<String>, CallerContext), Problem>
             "last_failure" => said.last_failure = Some(value),
             "tag" => {
                 let (kind, value) = value.split_once('=').ok_or_else(|| {
-                    Problem::bad_request("invalid `tag`: expected TYPE=VALUE, as in tag=video_platform=vimeo")
+                    Problem::bad_request(
+                        "invalid `tag`: expected TYPE=VALUE, as in tag=video_platform=vimeo",
+                    )
                 })?;
                 said.tags.insert(kind.to_owned(), value.to_owned());
             }
             _ => {}
         }
     }
-    let url = url.ok_or_else(|| Problem::bad_request("missing `url`: add it to the query, percent-encoded"))?;
+    let url = url.ok_or_else(|| {
+        Problem::bad_request("missing `url`: add it to the query, percent-encoded")
+    })?;
     Ok((url, id, said))
 }
 
@@ -98,12 +102,19 @@ async fn explain(Get(state): Shared, RawQuery(query): RawQuery) -> Result<Respon
             ));
         }
     };
-    let pace =
-        selector.pace().and_then(|pace| pace.explain(domain_of(url.host_str().unwrap_or_default()), selector.now()));
-    let asked =
-        ExplainInput { selector, routed: &decided.routed, explanation: &explanation, pace: pace.as_ref(), own: None };
+    let pace = selector.pace().and_then(|pace| {
+        pace.explain(domain_of(url.host_str().unwrap_or_default()), selector.now())
+    });
+    let asked = ExplainInput {
+        selector,
+        routed: &decided.routed,
+        explanation: &explanation,
+        pace: pace.as_ref(),
+        own: None,
+    };
     let pause = pause(id, &url, &decided, &state).await?;
-    let is_available = |name: &str| selector.fetcher_id(name).is_none_or(|id| !known.lacking().contains(id));
+    let is_available =
+        |name: &str| selector.fetcher_id(name).is_none_or(|id| !known.lacking().contains(id));
     let explained = ExplanationJson::new(known.json(&text, &decided, &state), asked, is_available);
     Ok(json_response::json(&explained.with_pause(pause)))
 }
@@ -115,15 +126,21 @@ async fn pause(
     decided: &ContextDecision,
     state: &Arc<State>,
 ) -> Result<Option<PauseJson>, Problem> {
-    let Decision::Paused { until, host: is_host } = decided.routed.decision else { return Ok(None) };
+    let Decision::Paused { until, host: is_host } = decided.routed.decision else {
+        return Ok(None);
+    };
     let host = domain_of(url.host_str().unwrap_or_default()).to_owned();
     let link = id.unwrap_or_else(|| identity(url)).to_owned();
     // It may read the log.
     let found = state.run_blocking(move |state| {
         let now = state.selector.now();
         if is_host {
-            let times =
-                state.selector.paused_hosts(now).into_iter().find(|of| of.domain == host).map_or(0, |of| of.times);
+            let times = state
+                .selector
+                .paused_hosts(now)
+                .into_iter()
+                .find(|of| of.domain == host)
+                .map_or(0, |of| of.times);
             return PauseJson::of_host(&host, until, times, attention::cause_of(state, &host, now));
         }
         let date = state.selector.clock().date_of(now);

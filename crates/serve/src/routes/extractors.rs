@@ -24,7 +24,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let extract::Query(value) = extract::Query::try_from_uri(&parts.uri).map_err(|error| invalid_query(&error))?;
+        let extract::Query(value) =
+            extract::Query::try_from_uri(&parts.uri).map_err(|error| invalid_query(&error))?;
         Ok(Self(value))
     }
 }
@@ -41,7 +42,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 
 fn invalid_query(error: &QueryRejection) -> Problem {
     // The source is the parser's error, which names the parameter.
-    wrong(format!("invalid query: {}", error.source().map_or_else(|| error.body_text(), ToString::to_string)))
+    wrong(format!(
+        "invalid query: {}",
+        error.source().map_or_else(|| error.body_text(), ToString::to_string)
+    ))
 }
 
 fn invalid_path(error: &PathRejection) -> Problem {

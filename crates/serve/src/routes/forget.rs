@@ -22,8 +22,12 @@ use fetchwise::journal::{JournalError, TombstoneTarget};
 use fetchwise::time::Timestamp;
 use fetchwise_present::ForgetReportJson;
 
-described_routes![("/v1/forget", post(forget), hosts("forget", "Forget a domain or a link"), |of| {
-    of.body::<ForgetRequest>()
+described_routes![(
+    "/v1/forget",
+    post(forget),
+    hosts("forget", "Forget a domain or a link"),
+    |of| {
+        of.body::<ForgetRequest>()
                 .ok::<ForgetReportJson<'_>>("What was forgotten")
                 .problem(422, "The body names neither a domain nor a link")
                 .problem(
@@ -31,7 +35,8 @@ described_routes![("/v1/forget", post(forget), hosts("forget", "Forget a domain 
                     "This node has forgotten it but could not notify the other nodes of the fleet (`fleet_not_notified`); repeat \
                      the request to notify them",
                 )
-})];
+    }
+)];
 
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Forget"))]
@@ -40,14 +45,23 @@ struct ForgetRequest {
     link: Option<String>,
 }
 
-async fn forget(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+async fn forget(
+    Get(state): Shared,
+    Extension(client): Extension<Client>,
+    body: Body,
+) -> Result<Response, Problem> {
     let body = state.bodies.read(client, body).await?;
     let target = match state.with_body(body, |_, body| request_body::parse(body)).await?? {
-        ForgetRequest { domain: Some(domain), link: None } => TombstoneTarget::Domain(read_domain(&domain)?),
-        ForgetRequest { domain: None, link: Some(link) } if !link.is_empty() => TombstoneTarget::Link(link),
+        ForgetRequest { domain: Some(domain), link: None } => {
+            TombstoneTarget::Domain(read_domain(&domain)?)
+        }
+        ForgetRequest { domain: None, link: Some(link) } if !link.is_empty() => {
+            TombstoneTarget::Link(link)
+        }
         _ => return Err(wrong("nothing to forget: send a `domain` or a `link`")),
     };
-    let place = state.reader.acquire().await.map_err(|_| Problem::internal("the server is stopping"))?;
+    let place =
+        state.reader.acquire().await.map_err(|_| Problem::internal("the server is stopping"))?;
     let (own, wanted, at) = (Arc::clone(&state), target.clone(), state.selector.clock().date());
     let forgot = tokio::task::spawn_blocking(move || append_tombstone(&own, &wanted, at)).await;
     drop(place);
@@ -64,8 +78,14 @@ async fn forget(Get(state): Shared, Extension(client): Extension<Client>, body: 
 }
 
 /// Makes the other nodes of a fleet forget a domain.
-async fn tell_fleet(state: &State, target: &TombstoneTarget, until: Timestamp) -> Result<bool, Problem> {
-    let (Some(fleet), TombstoneTarget::Domain(domain)) = (state.fleet(), target) else { return Ok(false) };
+async fn tell_fleet(
+    state: &State,
+    target: &TombstoneTarget,
+    until: Timestamp,
+) -> Result<bool, Problem> {
+    let (Some(fleet), TombstoneTarget::Domain(domain)) = (state.fleet(), target) else {
+        return Ok(false);
+    };
     let told = fleet.forget(domain.clone(), until).await;
     told.map(|()| true).map_err(|why| {
         let words = format!(
@@ -75,18 +95,19 @@ async fn tell_fleet(state: &State, target: &TombstoneTarget, until: Timestamp) -
     })
 }
 
-/// Counts what there is, writes a tombstone, and forgets it in memory. Returns the position up to which the log has to
-/// be counted again.
+/// Counts what there is, writes a tombstone, and forgets it in memory. Returns the position up to
+/// which the log has to be counted again.
 fn append_tombstone(
     state: &State,
     target: &TombstoneTarget,
     at: Timestamp,
 ) -> Result<(ForgetReport, Option<u64>), JournalError> {
     let mut end = None;
-    let forgot = maintenance::forget_live(state.journal(), &state.selector, target, at, &mut |stone| {
-        end = Some(state.attempts.append_tombstone(stone)?);
-        Ok(())
-    })?;
+    let forgot =
+        maintenance::forget_live(state.journal(), &state.selector, target, at, &mut |stone| {
+            end = Some(state.attempts.append_tombstone(stone)?);
+            Ok(())
+        })?;
     state.attempts.marks().forget(Some(target));
     state.dashboard.forget();
     Ok((forgot, end))

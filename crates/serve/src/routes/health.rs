@@ -12,7 +12,8 @@ use crate::json_response;
 use crate::problem::Problem;
 use fetchwise::journal::Health;
 
-/// Returns the routes of a server that is still loading its log. Every other path responds that it is loading.
+/// Returns the routes of a server that is still loading its log. Every other path responds that it
+/// is loading.
 pub(crate) fn while_loading() -> Router {
     Router::new().route("/healthz", get(health)).route("/readyz", get(not_ready)).fallback(loading)
 }
@@ -50,7 +51,8 @@ async fn health() -> Response {
     json_response::json(&HealthJson { status: "ok" })
 }
 
-/// Returns whether the log accepts attempts, or for a server that follows a log, whether it can be read. Only clients with a token get details of a failure.
+/// Returns whether the log accepts attempts, or for a server that follows a log, whether it can be
+/// read. Only clients with a token get details of a failure.
 async fn ready(Get(state): Shared) -> Response {
     let is_unreadable = state.followed.as_ref().is_some_and(|followed| followed.error().is_some());
     let log = match state.journal().health() {
@@ -62,14 +64,26 @@ async fn ready(Get(state): Shared) -> Response {
     let (scanned, stopping) = (state.attempts.is_scanned(), state.is_stopping());
     let ready = log == "good" && scanned && !stopping;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json_response::with_status(status, &ReadyJson { ready, log, log_checking: !scanned, stopping, loading: false })
+    json_response::with_status(
+        status,
+        &ReadyJson { ready, log, log_checking: !scanned, stopping, loading: false },
+    )
 }
 
 async fn not_ready() -> Response {
-    let not_ready = ReadyJson { ready: false, log: "closed", log_checking: true, stopping: false, loading: true };
+    let not_ready = ReadyJson {
+        ready: false,
+        log: "closed",
+        log_checking: true,
+        stopping: false,
+        loading: true,
+    };
     json_response::with_status(StatusCode::SERVICE_UNAVAILABLE, &not_ready)
 }
 
 async fn loading() -> Problem {
-    Problem::unavailable("loading", "the server is loading its log: retry when /readyz responds with 200")
+    Problem::unavailable(
+        "loading",
+        "the server is loading its log: retry when /readyz responds with 200",
+    )
 }

@@ -1,5 +1,5 @@
-//! `GET /v1/hosts?state=paused`: pauses and paces of hosts; `GET /v1/links`: links at risk; and the routes that end a
-//! pause early.
+//! `GET /v1/hosts?state=paused`: pauses and paces of hosts; `GET /v1/links`: links at risk; and the
+//! routes that end a pause early.
 
 use std::collections::BTreeMap;
 
@@ -26,22 +26,41 @@ use fetchwise_present::{HostJson, LinkJson, UnpausedJson};
 
 described_routes![
     ("/v1/hosts", get(hosts), hosts("listHosts", "List hosts with their pauses and paces"), |of| {
-        of.query::<HostsQuery>().ok::<Vec<HostJson<'_>>>("Sorted by name").problem(422, "Unknown state")
+        of.query::<HostsQuery>()
+            .ok::<Vec<HostJson<'_>>>("Sorted by name")
+            .problem(422, "Unknown state")
     }),
-    ("/v1/hosts/{domain}/unpause", post(unpause_host), hosts("unpauseHost", "End the pause of a host"), |of| {
-        of.parameter("The domain")
-            .ok::<UnpausedJson<'_>>("Whether a pause was active; the change is in the log")
-            .problem(422, "The domain is not valid")
-            .problem(503, "The log cannot store the change now")
-    }),
-    ("/v1/links", get(links), hosts("listLinks", "List links that are paused or whose last attempt failed"), |of| {
-        of.query::<WhichLinks>().ok::<Vec<LinkJson<'_>>>("Sorted by name").problem(422, "Unknown state")
-    }),
-    ("/v1/links/unpause", post(unpause_link), hosts("unpauseLink", "End the pause of a link"), |of| {
-        of.body::<WhichLink>()
-            .ok::<UnpausedJson<'_>>("Whether a pause was active; the change is in the log")
-            .problem(503, "The log cannot store the change now")
-    }),
+    (
+        "/v1/hosts/{domain}/unpause",
+        post(unpause_host),
+        hosts("unpauseHost", "End the pause of a host"),
+        |of| {
+            of.parameter("The domain")
+                .ok::<UnpausedJson<'_>>("Whether a pause was active; the change is in the log")
+                .problem(422, "The domain is not valid")
+                .problem(503, "The log cannot store the change now")
+        }
+    ),
+    (
+        "/v1/links",
+        get(links),
+        hosts("listLinks", "List links that are paused or whose last attempt failed"),
+        |of| {
+            of.query::<WhichLinks>()
+                .ok::<Vec<LinkJson<'_>>>("Sorted by name")
+                .problem(422, "Unknown state")
+        }
+    ),
+    (
+        "/v1/links/unpause",
+        post(unpause_link),
+        hosts("unpauseLink", "End the pause of a link"),
+        |of| {
+            of.body::<WhichLink>()
+                .ok::<UnpausedJson<'_>>("Whether a pause was active; the change is in the log")
+                .problem(503, "The log cannot store the change now")
+        }
+    ),
 ];
 
 #[derive(Deserialize)]
@@ -67,21 +86,28 @@ async fn hosts(Get(state): Shared, Query(asked): Query<HostsQuery>) -> Result<Re
 fn known(state: &State, is_paused_only: bool, host: Option<&str>) -> Response {
     let now = state.selector.now();
     let is_wanted = |name: &str| host.is_none_or(|host| host == name);
-    let mut known: BTreeMap<String, (Option<PausedHost>, Option<PaceExplanation>)> = BTreeMap::new();
-    for paused in state.selector.paused_hosts(now).into_iter().filter(|paused| is_wanted(&paused.domain)) {
+    let mut known: BTreeMap<String, (Option<PausedHost>, Option<PaceExplanation>)> =
+        BTreeMap::new();
+    for paused in
+        state.selector.paused_hosts(now).into_iter().filter(|paused| is_wanted(&paused.domain))
+    {
         let host = paused.domain.clone();
         known.entry(host).or_default().0 = Some(paused);
     }
     if let Some(pace) = state.selector.pace() {
         for (level, name) in pace.hosts() {
-            let is_wanted = level == Level::Host && is_wanted(&name) && (!is_paused_only || known.contains_key(&*name));
+            let is_wanted = level == Level::Host
+                && is_wanted(&name)
+                && (!is_paused_only || known.contains_key(&*name));
             if is_wanted && let Some(explained) = pace.explain(&name, now) {
                 known.entry(name.into()).or_default().1 = Some(explained);
             }
         }
     }
-    let hosts: Vec<HostJson<'_>> =
-        known.iter().map(|(host, (paused, pace))| HostJson::new(host, paused.as_ref(), pace.as_ref(), now)).collect();
+    let hosts: Vec<HostJson<'_>> = known
+        .iter()
+        .map(|(host, (paused, pace))| HostJson::new(host, paused.as_ref(), pace.as_ref(), now))
+        .collect();
     json_response::json(&hosts)
 }
 
@@ -99,20 +125,28 @@ async fn links(Get(state): Shared, Query(asked): Query<WhichLinks>) -> Result<Re
     let is_paused_only = match asked.state.as_deref() {
         None | Some("" | "at-risk") => false,
         Some("paused") => true,
-        Some(other) => return Err(wrong(UnknownName::new("state", other, ["paused", "at-risk"]).to_string())),
+        Some(other) => {
+            return Err(wrong(UnknownName::new("state", other, ["paused", "at-risk"]).to_string()));
+        }
     };
     let domain = asked.domain.as_deref().map(read_domain).transpose()?;
     let listed = state.run_blocking(move |state| {
         let now = state.selector.now();
         let mut links = state.selector.links_at_risk();
         links.retain(|link| {
-            (!is_paused_only || link.state.pause_at(now).is_some()) && (domain.is_none() || link.domain == domain)
+            (!is_paused_only || link.state.pause_at(now).is_some())
+                && (domain.is_none() || link.domain == domain)
         });
         let host_pause = |link: &LinkAtRisk| {
             let until = link.domain.as_deref().and_then(|domain| state.selector.host_pause(domain));
             until.filter(|until| *until > now)
         };
-        json_response::json(&links.iter().map(|link| LinkJson::new(link, host_pause(link), now)).collect::<Vec<_>>())
+        json_response::json(
+            &links
+                .iter()
+                .map(|link| LinkJson::new(link, host_pause(link), now))
+                .collect::<Vec<_>>(),
+        )
     });
     listed.await
 }
@@ -149,7 +183,10 @@ async fn unpaused(
     until: Option<Timestamp>,
 ) -> Result<Response, Problem> {
     state.journal().settled().await.map_err(|error| {
-        Problem::unavailable("log_degraded", format!("unpaused in memory but not in the log yet: {error}"))
+        Problem::unavailable(
+            "log_degraded",
+            format!("unpaused in memory but not in the log yet: {error}"),
+        )
     })?;
     let (unpaused, was_paused_until) = (until.is_some(), until.map(rfc3339::format_time));
     Ok(json_response::json(&UnpausedJson::new(host, link, unpaused, was_paused_until)))

@@ -1,6 +1,8 @@
-//! The routes, one file per group. A route reads a request, calls the library and writes the result.
+//! The routes, one file per group. A route reads a request, calls the library and writes the
+//! result.
 //!
-//! To add routes, write a file with `described_routes` and list it in `groups`. `auth` lists the paths that need no token.
+//! To add routes, write a file with `described_routes` and list it in `groups`. `auth` lists the
+//! paths that need no token.
 
 use std::sync::Arc;
 
@@ -16,8 +18,9 @@ use super::problem::Problem;
 use super::state::State;
 use crate::metrics::fleet::FleetMetrics;
 
-/// Makes `routes`, and for tests `operations`, which describes the same routes. Each has a path, a method with its handler, a
-/// subject with a name and a summary, and what a closure adds to the description.
+/// Makes `routes`, and for tests `operations`, which describes the same routes. Each has a path, a
+/// method with its handler, a subject with a name and a summary, and what a closure adds to the
+/// description.
 macro_rules! described_routes {
     ($(($path:literal, $method:ident($handler:expr), $tag:ident($name:literal, $summary:literal), $describe:expr)),+ $(,)?) => {
         pub(super) fn routes() -> axum::Router<std::sync::Arc<crate::state::State>> {
@@ -125,7 +128,9 @@ async fn reads_only(Get(state): Shared, request: Request, next: Next) -> Result<
             "this server only follows a log that another process writes: change something there, or end that process and \
              run `fetchwise serve`"
         }
-        None => "this server only shows a running crawl: stop the crawl and run `fetchwise serve` to change something",
+        None => {
+            "this server only shows a running crawl: stop the crawl and run `fetchwise serve` to change something"
+        }
     };
     Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "read_only", words))
 }
@@ -136,7 +141,10 @@ async fn no_route(request: Request) -> Problem {
 }
 
 async fn no_method(request: Request) -> Problem {
-    let words =
-        format!("{} does not support {}: /openapi.json lists the methods", request.uri().path(), request.method());
+    let words = format!(
+        "{} does not support {}: /openapi.json lists the methods",
+        request.uri().path(),
+        request.method()
+    );
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", words)
 }

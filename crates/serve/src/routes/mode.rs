@@ -1,4 +1,5 @@
-//! `GET` and `POST /v1/mode`: the decision mode (evidence or router table), read and changed while the server runs.
+//! `GET` and `POST /v1/mode`: the decision mode (evidence or router table), read and changed while
+//! the server runs.
 
 use axum::body::Body;
 use axum::extract::{Extension, State as Get};
@@ -21,11 +22,16 @@ described_routes![
     ("/v1/mode", get(mode), server("getMode", "Get the decision mode"), |of| {
         of.ok::<ModeJson>("The mode, the share of learned decisions and the router table")
     }),
-    ("/v1/mode", post(change), server("setMode", "Change the decision mode while the server runs"), |of| {
-        of.body::<ModeChange>()
-            .ok::<ModeJson>("The mode after the change")
-            .problem(422, "Unknown mode, or the mode needs a router table")
-    }),
+    (
+        "/v1/mode",
+        post(change),
+        server("setMode", "Change the decision mode while the server runs"),
+        |of| {
+            of.body::<ModeChange>()
+                .ok::<ModeJson>("The mode after the change")
+                .problem(422, "Unknown mode, or the mode needs a router table")
+        }
+    ),
 ];
 
 #[derive(Serialize)]
@@ -78,15 +84,24 @@ async fn mode(Get(state): Shared) -> Response {
     })
 }
 
-async fn change(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+async fn change(
+    Get(state): Shared,
+    Extension(client): Extension<Client>,
+    body: Body,
+) -> Result<Response, Problem> {
     let body = state.bodies.read(client, body).await?;
-    let change_request: ModeChange = state.with_body(body, |_, body| request_body::parse(body)).await??;
-    if change_request.mode.is_none() && change_request.split_share.is_none() && !change_request.resume {
+    let change_request: ModeChange =
+        state.with_body(body, |_, body| request_body::parse(body)).await??;
+    if change_request.mode.is_none()
+        && change_request.split_share.is_none()
+        && !change_request.resume
+    {
         return Err(wrong("nothing to change: send a `mode`, a `split_share`, or `resume`"));
     }
     let mut router = (*state.selector.router()).clone();
     if let Some(name) = &change_request.mode {
-        router.mode = name.parse::<Mode>().map_err(|error: UnknownName| wrong(error.to_string()))?;
+        router.mode =
+            name.parse::<Mode>().map_err(|error: UnknownName| wrong(error.to_string()))?;
     }
     router.split_share = change_request.split_share.unwrap_or(router.split_share);
     state.selector.set_router(router).map_err(|error| wrong(error.to_string()))?;
@@ -98,15 +113,15 @@ async fn change(Get(state): Shared, Extension(client): Extension<Client>, body: 
     Ok(mode(Get(state)).await)
 }
 
-/// Turns learning on again. If the automatic rollback turned it off, it is reset, because it would turn learning off
-/// again.
+/// Turns learning on again. If the automatic rollback turned it off, it is reset, because it would
+/// turn learning off again.
 fn resume(state: &State) -> Result<(), Problem> {
     match &state.guard {
         None => state.selector.resume(),
         Some(guard) => {
-            guard
-                .resume(&state.selector)
-                .map_err(|error| Problem::internal(format!("learning is on only until the server stops: {error}")))?;
+            guard.resume(&state.selector).map_err(|error| {
+                Problem::internal(format!("learning is on only until the server stops: {error}"))
+            })?;
         }
     }
     Ok(())

@@ -1,6 +1,8 @@
-//! The check of query parameters: a route of the API takes those that its description names, and refuses others.
+//! The check of query parameters: a route of the API takes those that its description names, and
+//! refuses others.
 //!
-//! Owns: which parameters each operation has, read from the description. So no route takes one that is not described.
+//! Owns: which parameters each operation has, read from the description. So no route takes one that
+//! is not described.
 //!
 //! Must not know: values. The routes check them.
 
@@ -40,7 +42,8 @@ struct Parameter<'a> {
     place: &'a str,
 }
 
-static DESCRIBED: LazyLock<Option<Description<'static>>> = LazyLock::new(|| serde_json::from_str(DESCRIPTION).ok());
+static DESCRIBED: LazyLock<Option<Description<'static>>> =
+    LazyLock::new(|| serde_json::from_str(DESCRIPTION).ok());
 
 /// Refuses a request with a query parameter that its operation does not have.
 pub(super) async fn check(request: Request, next: Next) -> Result<Response, Problem> {
@@ -54,12 +57,24 @@ pub(super) async fn check(request: Request, next: Next) -> Result<Response, Prob
     Ok(next.run(request).await)
 }
 
-/// Returns the names of an operation's parameters; none if the description does not list the operation.
+/// Returns the names of an operation's parameters; none if the description does not list the
+/// operation.
 fn parameters(route: &str, method: &Method) -> Option<Vec<&'static str>> {
     let operations = DESCRIBED.as_ref()?.paths.get(route).filter(|_| route.starts_with(CHECKED))?;
-    let method = if method == Method::HEAD { "get".to_owned() } else { method.as_str().to_ascii_lowercase() };
+    let method = if method == Method::HEAD {
+        "get".to_owned()
+    } else {
+        method.as_str().to_ascii_lowercase()
+    };
     let operation = operations.get(method.as_str())?;
-    Some(operation.parameters.iter().filter(|one| one.place == "query").map(|one| one.name).collect())
+    Some(
+        operation
+            .parameters
+            .iter()
+            .filter(|one| one.place == "query")
+            .map(|one| one.name)
+            .collect(),
+    )
 }
 
 fn refuse_unknown(query: &str, known: &[&'static str]) -> Result<(), Problem> {
@@ -86,7 +101,10 @@ mod tests {
     #[test]
     fn an_unknown_parameter_is_refused_with_the_nearest_one() {
         let error = refuse_unknown("by=domain&limt=7", &["by", "limit"]).unwrap_err();
-        assert_eq!(error.words(), "unknown query parameter \"limt\"; did you mean \"limit\"? expected by or limit");
+        assert_eq!(
+            error.words(),
+            "unknown query parameter \"limt\"; did you mean \"limit\"? expected by or limit"
+        );
         assert!(refuse_unknown("by=domain&limit=7", &["by", "limit"]).is_ok());
         assert!(refuse_unknown("a", &[]).unwrap_err().words().ends_with("none is known"));
     }

@@ -1,8 +1,8 @@
 //! `POST /v1/attempts`: attempts of other programs, as JSON lines in the format of `import`.
 //!
-//! Invariants: when the response is sent, every accepted attempt is in the log at the journal's durability. An invalid
-//! line is listed and does not affect other lines. A known attempt is accepted and not recorded again. Another attempt with
-//! a known id is refused.
+//! Invariants: when the response is sent, every accepted attempt is in the log at the journal's
+//! durability. An invalid line is listed and does not affect other lines. A known attempt is
+//! accepted and not recorded again. Another attempt with a known id is refused.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -38,7 +38,10 @@ described_routes![(
     |of| {
         of.lines::<AttemptSchema>()
             .ok::<TakenJson>("The accepted attempts are in the log")
-            .fails::<TakenJson>(409, "No attempt was accepted, and a known id came with other content")
+            .fails::<TakenJson>(
+                409,
+                "No attempt was accepted, and a known id came with other content",
+            )
             .fails::<TakenJson>(422, "No attempt was accepted")
             .stores_attempts()
     }
@@ -67,7 +70,11 @@ struct RefusedJson {
     error: String,
 }
 
-async fn attempts(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+async fn attempts(
+    Get(state): Shared,
+    Extension(client): Extension<Client>,
+    body: Body,
+) -> Result<Response, Problem> {
     let body = state.bodies.read(client, body).await?;
     wait_for_scan(&state).await?;
     let taken = state.run_blocking(move |state| take(state, &body)).await??;
@@ -76,7 +83,9 @@ async fn attempts(Get(state): Shared, Extension(client): Extension<Client>, body
         state.journal().settled().await.map_err(|error| {
             Problem::unavailable(
                 "log_degraded",
-                format!("the attempts are in memory but not in the log yet: {error}; send them again"),
+                format!(
+                    "the attempts are in memory but not in the log yet: {error}; send them again"
+                ),
             )
         })?;
     }
@@ -114,7 +123,9 @@ fn take(state: &State, body: &[u8]) -> Result<TakenJson, Problem> {
             }
             Recorded::Known => taken.duplicates += 1,
             Recorded::New => {
-                let later = last.get(&attempt.link).is_none_or(|other| other.attempted_at <= attempt.attempted_at);
+                let later = last
+                    .get(&attempt.link)
+                    .is_none_or(|other| other.attempted_at <= attempt.attempted_at);
                 if later {
                     last.insert(attempt.link.clone(), attempt);
                 }
@@ -122,7 +133,8 @@ fn take(state: &State, body: &[u8]) -> Result<TakenJson, Problem> {
         }
         taken.accepted += 1;
     }
-    // The last attempt of a link is its result: a block that another fetcher passed does not count against the host.
+    // The last attempt of a link is its result: a block that another fetcher passed does not count
+    // against the host.
     for attempt in last.values() {
         let _ = state.selector.observe_remote_attempt(attempt, now);
     }
@@ -147,7 +159,11 @@ enum Refusal {
 }
 
 /// Returns an attempt, and whether its time tells if it is known.
-fn read(line: &[u8], date: Timestamp, cutoff: Option<Timestamp>) -> Result<(Attempt, bool), Refusal> {
+fn read(
+    line: &[u8],
+    date: Timestamp,
+    cutoff: Option<Timestamp>,
+) -> Result<(Attempt, bool), Refusal> {
     if line.len() > MAX_LINE_BYTES {
         return Err(Refusal::TooLong);
     }
@@ -170,16 +186,20 @@ enum Recorded {
 }
 
 /// Records an attempt unless its id is known.
-fn record(state: &State, attempt: &Attempt, has_time: bool, now: Timestamp) -> Result<Recorded, Problem> {
-    // The lock admits one attempt at a time. Of two concurrent attempts with the same id, the second finds the first in
-    // the log.
+fn record(
+    state: &State,
+    attempt: &Attempt,
+    has_time: bool,
+    now: Timestamp,
+) -> Result<Recorded, Problem> {
+    // The lock admits one attempt at a time. Of two concurrent attempts with the same id, the
+    // second finds the first in the log.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = state.attempts.known(attempt.id) {
-        let is_same = state
-            .attempts
-            .content_of(attempt)
-            .is_some_and(|content| known.is_same(content) || !has_time && known.is_same_at_any_time(content));
+        let is_same = state.attempts.content_of(attempt).is_some_and(|content| {
+            known.is_same(content) || !has_time && known.is_same_at_any_time(content)
+        });
         return Ok(if is_same { Recorded::Known } else { Recorded::Other });
     }
     state.selector.record(attempt.clone(), now).map(|()| Recorded::New).map_err(|error| {

@@ -1,5 +1,5 @@
-//! The report of a crawler about a request of a visit: an outcome by name, a whole response to judge, or an unavailable
-//! fetcher.
+//! The report of a crawler about a request of a visit: an outcome by name, a whole response to
+//! judge, or an unavailable fetcher.
 
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ const MAX_OWN: usize = 64;
 #[serde(default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Report"))]
 pub(super) struct Report {
-    /// The number of the request within the visit; default: the current one. A report with a number is recorded once.
+    /// The number of the request within the visit; default: the current one. A report with a number
+    /// is recorded once.
     pub(super) number: Option<u32>,
     /// `content`, a documented error type, or your own name that begins with `x_`.
     outcome: Option<String>,
@@ -46,7 +47,8 @@ pub(super) struct Report {
     retry_after: Option<AnyJson>,
     #[cfg_attr(test, schemars(range(min = 0)))]
     duration_ms: Option<f64>,
-    /// The part of `duration_ms` that the crawler's machine caused: it does not count as the host's latency.
+    /// The part of `duration_ms` that the crawler's machine caused: it does not count as the host's
+    /// latency.
     #[cfg_attr(test, schemars(range(min = 0)))]
     local_delay_ms: Option<f64>,
     /// The number of requests that were sent to the host.
@@ -74,8 +76,8 @@ pub(super) enum ReportContent {
 }
 
 impl ReportContent {
-    /// Returns a hash of how the request ended, which a repeated report has in common with the first one. Times that
-    /// depend on the moment of reading are left out.
+    /// Returns a hash of how the request ended, which a repeated report has in common with the
+    /// first one. Times that depend on the moment of reading are left out.
     pub(super) fn end_hash(&self) -> u64 {
         let end = match self {
             Self::Fetched(answer) => format!("{:?} {:?}", answer.outcome, answer.status),
@@ -90,7 +92,11 @@ impl Report {
     ///
     /// # Errors
     /// 422 for invalid values.
-    pub(super) fn read(mut self, state: &State, url: &Url) -> Result<Option<ReportContent>, Problem> {
+    pub(super) fn read(
+        mut self,
+        state: &State,
+        url: &Url,
+    ) -> Result<Option<ReportContent>, Problem> {
         if let Some(why) = self.unavailable.take() {
             return Ok(Some(ReportContent::Unavailable(why)));
         }
@@ -110,14 +116,22 @@ impl Report {
     }
 
     /// Creates the result for an outcome by name.
-    fn named(mut self, state: &State, url: &Url, name: &str, date: Timestamp) -> Result<FetchResult, Problem> {
+    fn named(
+        mut self,
+        state: &State,
+        url: &Url,
+        name: &str,
+        date: Timestamp,
+    ) -> Result<FetchResult, Problem> {
         let outcome = match name {
             "content" => Outcome::Content,
             name => match ErrorKind::from_name(name) {
                 Some(kind) => Outcome::from(kind),
                 None if is_own(name) => Outcome::Other(name.into()),
                 None => {
-                    let known = ["content"].into_iter().chain(ErrorKind::ALL.iter().map(|kind| kind.name()));
+                    let known = ["content"]
+                        .into_iter()
+                        .chain(ErrorKind::ALL.iter().map(|kind| kind.name()));
                     let error = UnknownName::new("outcome", name, known);
                     return Err(wrong(format!("{error}; your own error types begin with {OWN}")));
                 }
@@ -137,12 +151,19 @@ impl Report {
 
     /// Creates the result for a response, which the detector judges.
     fn judged(mut self, state: &State, url: &Url, date: Timestamp) -> Result<FetchResult, Problem> {
-        let Some(status) = self.status()? else { return Err(wrong("missing `status`: a response needs one")) };
+        let Some(status) = self.status()? else {
+            return Err(wrong("missing `status`: a response needs one"));
+        };
         let mut given = self.given();
         let (headers, body) = (given.headers()?, given.bytes()?);
         let final_url = self.final_url.take();
-        let page =
-            Page { url: Some(url.as_str()), final_url: final_url.as_deref(), status, headers: &headers, body: &body };
+        let page = Page {
+            url: Some(url.as_str()),
+            final_url: final_url.as_deref(),
+            status,
+            headers: &headers,
+            body: &body,
+        };
         let mut answer = state.detector.judge_page(&page);
         observe(state, answer.final_url.as_deref().unwrap_or(url), &headers);
         if self.truncated {
@@ -171,14 +192,19 @@ impl Report {
     }
 
     fn given(&mut self) -> ResponseParts {
-        ResponseParts::of(std::mem::take(&mut self.headers), self.body.take(), self.body_base64.take())
+        ResponseParts::of(
+            std::mem::take(&mut self.headers),
+            self.body.take(),
+            self.body_base64.take(),
+        )
     }
 }
 
 /// Shows the signer the headers of a response.
 fn observe(state: &State, url: &Url, headers: &[Header]) {
     let Some(signer) = state.signer() else { return };
-    let names: Vec<String> = headers.iter().map(|header| header.name.to_ascii_lowercase()).collect();
+    let names: Vec<String> =
+        headers.iter().map(|header| header.name.to_ascii_lowercase()).collect();
     signer.observe(url, &names.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
@@ -198,7 +224,8 @@ fn asked(value: &Value, date: Timestamp) -> Result<Option<Duration>, Problem> {
     match value {
         Value::Null => Ok(None),
         Value::Number(seconds) => {
-            let span = seconds.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            let span =
+                seconds.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             span.map(Some).ok_or_else(|| wrong("`retry_after` must not be negative"))
         }
         Value::String(text) => Ok(retry_after(text, date)),

@@ -1,5 +1,5 @@
-//! `GET /v1/rollout`: both arms side by side, as `fetchwise rollout --json`. The estimate of learning on the table's
-//! visits is missing, because it needs a decision per visit.
+//! `GET /v1/rollout`: both arms side by side, as `fetchwise rollout --json`. The estimate of
+//! learning on the table's visits is missing, because it needs a decision per visit.
 
 use std::sync::Arc;
 
@@ -26,8 +26,10 @@ async fn arms(Get(state): Shared) -> Result<Response, Problem> {
     if let Some(known) = state.dashboard.rollout() {
         return Ok(json_response::bytes(StatusCode::OK, known, "application/json"));
     }
-    // This reads the whole log. Only one request at a time does so, and the cache serves the requests that follow.
-    let _place = state.reader.acquire().await.map_err(|_| Problem::internal("cannot read the log now"))?;
+    // This reads the whole log. Only one request at a time does so, and the cache serves the
+    // requests that follow.
+    let _place =
+        state.reader.acquire().await.map_err(|_| Problem::internal("cannot read the log now"))?;
     if let Some(known) = state.dashboard.rollout() {
         return Ok(json_response::bytes(StatusCode::OK, known, "application/json"));
     }
@@ -41,6 +43,8 @@ async fn arms(Get(state): Shared) -> Result<Response, Problem> {
             state.dashboard.keep_rollout(&found);
             Ok(json_response::bytes(StatusCode::OK, found, "application/json"))
         }
-        _ => Err(Problem::internal("cannot read the log: run `fetchwise verify` to find the cause")),
+        _ => {
+            Err(Problem::internal("cannot read the log: run `fetchwise verify` to find the cause"))
+        }
     }
 }

@@ -24,15 +24,20 @@ use fetchwise::selector::Selector;
 use fetchwise_present::DecisionJson;
 use fetchwise_present::ProblemJson;
 
-described_routes![("/v1/select", post(select), decisions("selectFetchers", "Select a fetcher for each URL"), |of| {
-    of.note(
+described_routes![(
+    "/v1/select",
+    post(select),
+    decisions("selectFetchers", "Select a fetcher for each URL"),
+    |of| {
+        of.note(
         "Send many URLs in one request: the server requests the evidence of 16 of them from memory before it decides \
          the first.",
     )
     .body::<Both<Urls, CallerContext>>()
     .ok::<Vec<Either<DecisionJson<'_>, ProblemJson<'_>>>>("One decision or error per URL, in the order of the request")
     .problem(422, "Unknown name or invalid tag")
-})];
+    }
+)];
 
 /// The URLs to select fetchers for, with statements about all of them.
 #[derive(Deserialize)]
@@ -54,7 +59,11 @@ struct Link {
     id: Option<String>,
 }
 
-async fn select(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+async fn select(
+    Get(state): Shared,
+    Extension(client): Extension<Client>,
+    body: Body,
+) -> Result<Response, Problem> {
     let body = state.bodies.read(client, body).await?;
     let out = state.with_body(body, |state, body| decide_all(state, body)).await??;
     Ok(json_response::bytes(StatusCode::OK, out, "application/json"))
@@ -69,10 +78,15 @@ struct Asked {
     own: Result<Option<ResolvedContext>, Problem>,
 }
 
-/// Decides about the URLs of a body in groups, so that only few of them are in memory besides the text.
+/// Decides about the URLs of a body in groups, so that only few of them are in memory besides the
+/// text.
 fn decide_all(state: &State, body: &[u8]) -> Result<Vec<u8>, Problem> {
-    let Some(urls) = request_body::items(body, "urls", state.options.max_items)?.filter(|_| is_object(body)) else {
-        return Err(Problem::bad_request("the body is not valid for this route: expected an object with `urls`"));
+    let Some(urls) =
+        request_body::items(body, "urls", state.options.max_items)?.filter(|_| is_object(body))
+    else {
+        return Err(Problem::bad_request(
+            "the body is not valid for this route: expected an object with `urls`",
+        ));
     };
     // The statements about all URLs.
     let (Urls { .. }, said): (_, CallerContext) = request_body::parse_both(body)?;
@@ -121,7 +135,12 @@ fn decide(state: &State, asked: Asked, all: &ResolvedContext, out: &mut Vec<u8>)
     let Asked { text, url, id, own } = asked;
     let known = match &own {
         Ok(own) => own.as_ref().unwrap_or(all),
-        Err(problem) => return write(out, &ProblemJson::of_url(Some(&text), problem.error_type(), problem.words())),
+        Err(problem) => {
+            return write(
+                out,
+                &ProblemJson::of_url(Some(&text), problem.error_type(), problem.words()),
+            );
+        }
     };
     match url.map_err(RouteError::from).and_then(|url| known.decide(id.as_deref(), &url, state)) {
         Ok(decided) => write(out, &known.json(&text, &decided, state)),

@@ -26,8 +26,12 @@ const MAX_REQUESTS: usize = 1000;
 /// The longest method.
 const MAX_METHOD: usize = 32;
 
-described_routes![("/v1/sign", post(sign), visits("signRequests", "Sign requests that the caller makes"), |of| {
-    of.note("Returns the headers of one Web Bot Auth signature for each request. A signature is for one request: each redirect and each repetition needs a separate one. It is valid for a minute.")
+described_routes![(
+    "/v1/sign",
+    post(sign),
+    visits("signRequests", "Sign requests that the caller makes"),
+    |of| {
+        of.note("Returns the headers of one Web Bot Auth signature for each request. A signature is for one request: each redirect and each repetition needs a separate one. It is valid for a minute.")
                 .body::<SignBody>()
                 .ok::<SignJson>("The headers of each request, in the order of the requests")
                 .problem(401, "Missing or invalid token. A server without tokens signs nothing, also for this machine")
@@ -41,7 +45,8 @@ described_routes![("/v1/sign", post(sign), visits("signRequests", "Sign requests
                     "Nothing can be signed now: no key is valid, or the clock is wrong; or the server is loading or stopping; \
                      retry later",
                 )
-})];
+    }
+)];
 
 /// The body.
 #[cfg(test)]
@@ -77,7 +82,11 @@ struct SignedJson {
     headers: SignatureHeaders,
 }
 
-async fn sign(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+async fn sign(
+    Get(state): Shared,
+    Extension(client): Extension<Client>,
+    body: Body,
+) -> Result<Response, Problem> {
     if !matches!(client, Client::Token(_)) {
         let words = "missing token: signatures are for clients with a token only";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", words));
@@ -93,15 +102,18 @@ async fn sign(Get(state): Shared, Extension(client): Extension<Client>, body: Bo
 }
 
 fn sign_all(signer: &dyn RequestSigner, body: &[u8]) -> Result<Vec<SignedJson>, Problem> {
-    let items = request_body::items(body, "requests", MAX_REQUESTS)?
-        .ok_or_else(|| wrong("missing `requests`: send a list of objects with `url` and `method`"))?;
+    let items = request_body::items(body, "requests", MAX_REQUESTS)?.ok_or_else(|| {
+        wrong("missing `requests`: send a list of objects with `url` and `method`")
+    })?;
     request_body::known_fields(body, &[&["requests"]])?;
     let signed = items.into_iter().map(|item| {
-        let ToSign { url, method } = request_body::parse(item.get().as_bytes()).map_err(|problem| {
-            // The body as a whole is valid.
-            if problem.error_type() == "bad_request" { wrong(problem.words()) } else { problem }
-        })?;
-        let invalid = |words: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_url", words);
+        let ToSign { url, method } =
+            request_body::parse(item.get().as_bytes()).map_err(|problem| {
+                // The body as a whole is valid.
+                if problem.error_type() == "bad_request" { wrong(problem.words()) } else { problem }
+            })?;
+        let invalid =
+            |words: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_url", words);
         let url = parse(url.trim()).map_err(|error| invalid(error.to_string()))?;
         let method = method.as_deref().unwrap_or("GET");
         if !is_method(method) {

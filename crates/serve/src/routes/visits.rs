@@ -1,8 +1,8 @@
-//! Visits: `POST /v1/visits` begins one or several, `POST /v1/visits/{id}/report` reports a result and returns the next
-//! step.
+//! Visits: `POST /v1/visits` begins one or several, `POST /v1/visits/{id}/report` reports a result
+//! and returns the next step.
 //!
-//! Invariants: the response to a report is sent once its attempt is in the log at the journal's durability. A report
-//! with a request number is recorded once, however often it arrives.
+//! Invariants: the response to a report is sent once its attempt is in the log at the journal's
+//! durability. A report with a request number is recorded once, however often it arrives.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,29 +55,23 @@ described_routes![
     ("/v1/visits", get(sum), visits("countVisits", "Count visits"), |of| {
         of.ok::<SumJson>("Active visits, and totals since the server started")
     }),
-    ("/v1/visits/report", post(report_many), visits("reportToVisits", "Report to several visits"), |of| {
-        of.body::<ReportsBody>()
+    (
+        "/v1/visits/report",
+        post(report_many),
+        visits("reportToVisits", "Report to several visits"),
+        |of| {
+            of.body::<ReportsBody>()
             .ok::<Vec<Either<VisitStepJson<'_>, RefusedJson<'_>>>>(
                 "The next step of each visit, in the order of the request; the attempts are in the log",
             )
             .problem(422, "The body is not a list")
             .stores_attempts()
-    }),
-    ("/v1/visits/{id}", get(current_step), visits("getVisit", "Get the current step of a visit"), |of| {
-        of.parameter("Id of the visit")
-            .query::<Waiting>()
-            .ok::<VisitStepJson<'_>>("The current step")
-            .problem(404, "Unknown visit")
-    }),
-    ("/v1/visits/{id}", delete(give_up), visits("cancelVisit", "Cancel a visit"), |of| {
-        of.parameter("Id of the visit")
-            .ok::<GivenUpJson<'_>>("The visit is cancelled; its unreported request counts as never handed out")
-            .problem(404, "Unknown visit")
-    }),
+        }
+    ),
     (
-        "/v1/visits/{id}/next",
-        post(current_step),
-        visits("nextVisitStep", "Get the current step of a visit, for clients that avoid a GET with side effects"),
+        "/v1/visits/{id}",
+        get(current_step),
+        visits("getVisit", "Get the current step of a visit"),
         |of| {
             of.parameter("Id of the visit")
                 .query::<Waiting>()
@@ -85,15 +79,41 @@ described_routes![
                 .problem(404, "Unknown visit")
         }
     ),
-    ("/v1/visits/{id}/report", post(report), visits("reportToVisit", "Report the result of a request"), |of| {
+    ("/v1/visits/{id}", delete(give_up), visits("cancelVisit", "Cancel a visit"), |of| {
         of.parameter("Id of the visit")
-            .body::<Report>()
-            .ok::<VisitStepJson<'_>>("The next step; the attempt is in the log")
+            .ok::<GivenUpJson<'_>>(
+                "The visit is cancelled; its unreported request counts as never handed out",
+            )
             .problem(404, "Unknown visit")
-            .fails::<RefusedJson<'_>>(409, "The report does not match the state of the visit")
-            .problem(422, "Invalid report")
-            .stores_attempts()
     }),
+    (
+        "/v1/visits/{id}/next",
+        post(current_step),
+        visits(
+            "nextVisitStep",
+            "Get the current step of a visit, for clients that avoid a GET with side effects"
+        ),
+        |of| {
+            of.parameter("Id of the visit")
+                .query::<Waiting>()
+                .ok::<VisitStepJson<'_>>("The current step")
+                .problem(404, "Unknown visit")
+        }
+    ),
+    (
+        "/v1/visits/{id}/report",
+        post(report),
+        visits("reportToVisit", "Report the result of a request"),
+        |of| {
+            of.parameter("Id of the visit")
+                .body::<Report>()
+                .ok::<VisitStepJson<'_>>("The next step; the attempt is in the log")
+                .problem(404, "Unknown visit")
+                .fails::<RefusedJson<'_>>(409, "The report does not match the state of the visit")
+                .problem(422, "Invalid report")
+                .stores_attempts()
+        }
+    ),
 ];
 
 /// A visit to begin.
@@ -152,13 +172,19 @@ struct ItemName {
     visit: Option<String>,
 }
 
-async fn begin(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
+async fn begin(
+    Get(state): Shared,
+    Extension(client): Extension<Client>,
+    body: Body,
+) -> Result<Response, Problem> {
     let body = state.bodies.read(client, body).await?;
-    let (status, out) = state.with_body(body, move |state, body| begin_all(state, client, body)).await??;
+    let (status, out) =
+        state.with_body(body, move |state, body| begin_all(state, client, body)).await??;
     Ok(json_response::bytes(status, out, "application/json"))
 }
 
-/// Begins the visits of a body, one after the other, so that one request at a time is in memory besides the text.
+/// Begins the visits of a body, one after the other, so that one request at a time is in memory
+/// besides the text.
 fn begin_all(state: &State, client: Client, body: &[u8]) -> Result<(StatusCode, Vec<u8>), Problem> {
     let mut out = Vec::with_capacity(1024);
     let Some(items) = request_body::items(body, "visits", state.options.max_items)? else {
@@ -173,7 +199,8 @@ fn begin_all(state: &State, client: Client, body: &[u8]) -> Result<(StatusCode, 
         if place > 0 {
             out.push(b',');
         }
-        let begun = item_as(item).and_then(|(request, said)| begin_one(state, client, request, said));
+        let begun =
+            item_as(item).and_then(|(request, said)| begin_one(state, client, request, said));
         match begun {
             Ok(slot) => write(&mut out, slot.id(), &slot.lock(), &state.selector),
             Err(problem) => write_problem(&mut out, name_of(item).url.as_deref(), &problem),
@@ -184,7 +211,9 @@ fn begin_all(state: &State, client: Client, body: &[u8]) -> Result<(StatusCode, 
 }
 
 /// Parses an item of a list.
-fn item_as<'a, A: Deserialize<'a>, B: Deserialize<'a>>(item: &'a RawValue) -> Result<(A, B), Problem> {
+fn item_as<'a, A: Deserialize<'a>, B: Deserialize<'a>>(
+    item: &'a RawValue,
+) -> Result<(A, B), Problem> {
     request_body::parse_both(item.get().as_bytes()).map_err(|problem| match problem.error_type() {
         // The body as a whole is valid.
         "bad_request" => wrong(problem.words()),
@@ -205,7 +234,8 @@ fn begin_one(
     if state.is_stopping() {
         return Err(Problem::unavailable("stopping", "the server is stopping"));
     }
-    let invalid = |error: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_url", error);
+    let invalid =
+        |error: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_url", error);
     let url = parse(request.url.trim()).map_err(|error| invalid(error.to_string()))?;
     let known = ResolvedContext::of(&said, state)?;
     let lacking = known.lacking();
@@ -222,13 +252,19 @@ fn begin_one(
         visit = visit.mode(if learning { Mode::Learning } else { Mode::Legacy });
     }
     if let Some(preferred) = known.prefer.filter(|id| !lacking.contains(*id)) {
-        visit = visit.prefer(state.selector.fetcher_name(preferred)).map_err(|error| wrong(error.to_string()))?;
+        visit = visit
+            .prefer(state.selector.fetcher_name(preferred))
+            .map_err(|error| wrong(error.to_string()))?;
     }
     let mut id = [0; 16];
-    getrandom::fill(&mut id)
-        .map_err(|error| Problem::internal(format!("cannot read the system's randomness: {error}")))?;
+    getrandom::fill(&mut id).map_err(|error| {
+        Problem::internal(format!("cannot read the system's randomness: {error}"))
+    })?;
     let slot = state.visits.add(u128::from_ne_bytes(id), client, visit).map_err(|TooMany| {
-        Problem::unavailable("too_many_visits", "too many active visits: report or cancel the ones that you have begun")
+        Problem::unavailable(
+            "too_many_visits",
+            "too many active visits: report or cancel the ones that you have begun",
+        )
     })?;
     state.visits.advance(&slot, &mut slot.lock(), state.selector.now());
     Ok(slot)
@@ -273,8 +309,12 @@ async fn current_step(
             state.visits.advance(&slot, &mut active, state.selector.now());
             match std::mem::replace(&mut active.state, VisitState::Open) {
                 // Only this request waits; the visit shows the same step to other requests.
-                VisitState::Waits(wait) if Instant::now() < end && !state.is_stopping() => (wait.until(), Some(wait)),
-                VisitState::Held(until) if Instant::now() < end && !state.is_stopping() => (until, None),
+                VisitState::Waits(wait) if Instant::now() < end && !state.is_stopping() => {
+                    (wait.until(), Some(wait))
+                }
+                VisitState::Held(until) if Instant::now() < end && !state.is_stopping() => {
+                    (until, None)
+                }
                 other => {
                     active.state = other;
                     return Ok(shown(&slot, &active, &state));
@@ -368,7 +408,10 @@ async fn report_many(
             Ok((slot, None)) => write(&mut out, slot.id(), &slot.lock(), &state.selector),
             Ok((_, Some(refused))) => refused.write(&mut out, visit),
             Err(problem) => {
-                let refused = ReportRefusal { error_type: problem.error_type(), error: problem.words().to_owned() };
+                let refused = ReportRefusal {
+                    error_type: problem.error_type(),
+                    error: problem.words().to_owned(),
+                };
                 refused.write(&mut out, visit);
             }
         }
@@ -405,24 +448,34 @@ impl ReportRefusal {
     fn with(&self, slot: &VisitSlot, active: &ActiveVisit, state: &State) -> Response {
         let mut now = Vec::new();
         write(&mut now, slot.id(), active, &state.selector);
-        let step = serde_json::from_slice::<Value>(&now).ok().and_then(|mut now| now.get_mut("step").map(Value::take));
+        let step = serde_json::from_slice::<Value>(&now)
+            .ok()
+            .and_then(|mut now| now.get_mut("step").map(Value::take));
         let visit = format!("{:032x}", slot.id());
         let (error_type, error) = (self.error_type, self.error.as_str());
         let (status, visit) = (StatusCode::CONFLICT, visit.as_str());
         let details = Some(ProblemDetails::new(status, error));
-        json_response::with_status(status, &RefusedJson { details, visit, success: false, error_type, error, step })
+        json_response::with_status(
+            status,
+            &RefusedJson { details, visit, success: false, error_type, error, step },
+        )
     }
 
     fn write(&self, out: &mut Vec<u8>, visit: &str) {
         let (error_type, error) = (self.error_type, self.error.as_str());
-        let refused = RefusedJson { details: None, visit, success: false, error_type, error, step: None };
+        let refused =
+            RefusedJson { details: None, visit, success: false, error_type, error, step: None };
         // Writing to memory does not fail.
         let _ = serde_json::to_writer(out, &refused);
     }
 }
 
 /// Records a report. None if the visit continued or the report was already recorded.
-fn take(state: &State, slot: &Arc<VisitSlot>, report: Report) -> Result<Option<ReportRefusal>, Problem> {
+fn take(
+    state: &State,
+    slot: &Arc<VisitSlot>,
+    report: Report,
+) -> Result<Option<ReportRefusal>, Problem> {
     let number = report.number;
     let address = slot.lock().visit.url().clone();
     let came = report.read(state, &address)?;
@@ -430,8 +483,11 @@ fn take(state: &State, slot: &Arc<VisitSlot>, report: Report) -> Result<Option<R
     let mut guard = slot.lock();
     let active = &mut *guard;
     let end = came.as_ref().map(ReportContent::end_hash);
-    let refuse = |error_type, error: &str| Ok(Some(ReportRefusal { error_type, error: error.to_owned() }));
-    if let Some(number) = number.filter(|number| *number < active.number || is_taken(active, *number)) {
+    let refuse =
+        |error_type, error: &str| Ok(Some(ReportRefusal { error_type, error: error.to_owned() }));
+    if let Some(number) =
+        number.filter(|number| *number < active.number || is_taken(active, *number))
+    {
         return match active.reported_end(number).zip(end) {
             Some((known, end)) if known != end => {
                 refuse("already_reported", "another report of this request is in the log")
@@ -443,17 +499,26 @@ fn take(state: &State, slot: &Arc<VisitSlot>, report: Report) -> Result<Option<R
         return refuse("no_such_request", "the visit has no request with this number");
     }
     match (std::mem::replace(&mut active.state, VisitState::Open), came) {
-        (VisitState::Out(fetch), Some(ReportContent::Fetched(answer))) => active.visit.report(fetch, *answer),
-        (VisitState::Out(fetch), Some(ReportContent::Unavailable(why))) => active.visit.unavailable(fetch, why),
+        (VisitState::Out(fetch), Some(ReportContent::Fetched(answer))) => {
+            active.visit.report(fetch, *answer)
+        }
+        (VisitState::Out(fetch), Some(ReportContent::Unavailable(why))) => {
+            active.visit.unavailable(fetch, why)
+        }
         (VisitState::Waits(_) | VisitState::Held(_) | VisitState::Open, None) => {}
         (stands, came) => {
             let refused = match (&stands, came) {
-                (VisitState::Out(_), _) => {
-                    refuse("nothing_reported", "the report is empty: send an `outcome` or a response")
-                }
+                (VisitState::Out(_), _) => refuse(
+                    "nothing_reported",
+                    "the report is empty: send an `outcome` or a response",
+                ),
                 (VisitState::Ended(_), None) => Ok(None),
-                (VisitState::Ended(_), _) => refuse("visit_ended", "the visit has ended: it accepts no more reports"),
-                _ => refuse("nothing_to_report", "the visit is waiting: it has no request to report"),
+                (VisitState::Ended(_), _) => {
+                    refuse("visit_ended", "the visit has ended: it accepts no more reports")
+                }
+                _ => {
+                    refuse("nothing_to_report", "the visit is waiting: it has no request to report")
+                }
             };
             active.state = stands;
             return refused;
@@ -477,7 +542,10 @@ fn is_taken(active: &ActiveVisit, number: u32) -> bool {
 
 async fn settled(state: &State) -> Result<(), Problem> {
     state.journal().settled().await.map_err(|error| {
-        Problem::unavailable("log_degraded", format!("the attempt is in memory but not in the log yet: {error}"))
+        Problem::unavailable(
+            "log_degraded",
+            format!("the attempt is in memory but not in the log yet: {error}"),
+        )
     })
 }
 
@@ -498,5 +566,8 @@ fn find(state: &State, id: &str) -> Result<Arc<VisitSlot>, Problem> {
 
 fn write_problem(out: &mut Vec<u8>, url: Option<&str>, problem: &Problem) {
     // Writing to memory does not fail.
-    let _ = serde_json::to_writer(out, &ProblemJson::of_url(url, problem.error_type(), problem.words()));
+    let _ = serde_json::to_writer(
+        out,
+        &ProblemJson::of_url(url, problem.error_type(), problem.words()),
+    );
 }

@@ -1,7 +1,7 @@
 //! The clients with visits of each host, and how many reports they owe about it.
 //!
-//! Invariants: a client that owes a report gets no further request for the host while another client has visits there.
-//! A client alone at a host is never held up.
+//! Invariants: a client that owes a report gets no further request for the host while another
+//! client has visits there. A client alone at a host is never held up.
 //!
 //! Must not know: visits and their steps.
 

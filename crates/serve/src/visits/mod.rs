@@ -1,7 +1,8 @@
 //! Active visits of remote crawlers: each is a visit of the library, kept between two requests.
 //!
-//! Owns: their number, their clients, and the expiry of abandoned ones. An overdue visit returns what it holds of its
-//! host, and can still be reported. An abandoned visit is dropped, and its last request counts as never handed out.
+//! Owns: their number, their clients, and the expiry of abandoned ones. An overdue visit returns
+//! what it holds of its host, and can still be reported. An abandoned visit is dropped, and its
+//! last request counts as never handed out.
 //!
 //! Must not know: HTTP, the meaning of responses.
 
@@ -24,7 +25,8 @@ use fetchwise::visit::{End, Fetch, Step, Visit, Wait};
 mod host_clients;
 mod step_json;
 
-/// The time after the deadline of its request, or after the end of its wait, from which a visit holds nobody back.
+/// The time after the deadline of its request, or after the end of its wait, from which a visit
+/// holds nobody back.
 const OVERDUE_AFTER: Duration = Duration::from_secs(2);
 /// The time after which a visit asks again whose client owes a report about its host.
 const HELD_FOR: Duration = Duration::from_secs(1);
@@ -78,7 +80,8 @@ pub(crate) struct VisitSlot {
     ends_at: AtomicU64,
     /// The time, as above, from which it holds nothing of its host; `u64::MAX` if it holds nothing.
     overdue_at: AtomicU64,
-    /// Whether its client owes the report of an overdue request. Changed under the lock of the visit.
+    /// Whether its client owes the report of an overdue request. Changed under the lock of the
+    /// visit.
     is_owed: AtomicBool,
     active: Mutex<ActiveVisit>,
 }
@@ -137,7 +140,8 @@ impl Visits {
         }
     }
 
-    /// Sets the signer of requests that clients with a token get; only the first call has an effect.
+    /// Sets the signer of requests that clients with a token get; only the first call has an
+    /// effect.
     pub(crate) fn sign_with(&self, signer: StepSigner) {
         let _ = self.signer.set(signer);
     }
@@ -146,19 +150,37 @@ impl Visits {
     ///
     /// # Errors
     /// [`TooMany`] if the table is full, or the client has reached its quota.
-    pub(crate) fn add(&self, id: u128, client: Client, visit: OwnedVisit) -> Result<Arc<VisitSlot>, TooMany> {
+    pub(crate) fn add(
+        &self,
+        id: u128,
+        client: Client,
+        visit: OwnedVisit,
+    ) -> Result<Arc<VisitSlot>, TooMany> {
         if self.count.fetch_add(1, Ordering::Relaxed) >= self.most || !self.take_share(client) {
             self.count.fetch_sub(1, Ordering::Relaxed);
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
             return Err(TooMany);
         }
         let host = visit.url().host_str().map(domain_of).unwrap_or_default().to_owned();
-        let active =
-            Mutex::new(ActiveVisit { visit, state: VisitState::Open, number: 0, signature: None, ends: Vec::new() });
-        let (ends_at, overdue_at) = (AtomicU64::new(self.in_ms(self.patience)), AtomicU64::new(u64::MAX));
+        let active = Mutex::new(ActiveVisit {
+            visit,
+            state: VisitState::Open,
+            number: 0,
+            signature: None,
+            ends: Vec::new(),
+        });
+        let (ends_at, overdue_at) =
+            (AtomicU64::new(self.in_ms(self.patience)), AtomicU64::new(u64::MAX));
         let host = Box::from(host);
-        let slot =
-            Arc::new(VisitSlot { id, client, host, ends_at, overdue_at, is_owed: AtomicBool::new(false), active });
+        let slot = Arc::new(VisitSlot {
+            id,
+            client,
+            host,
+            ends_at,
+            overdue_at,
+            is_owed: AtomicBool::new(false),
+            active,
+        });
         self.hosts.enter(&slot.host, client);
         self.table.insert(id, Arc::clone(&slot));
         self.counts.begun.fetch_add(1, Ordering::Relaxed);
@@ -177,7 +199,8 @@ impl Visits {
         }
     }
 
-    /// Advances a visit: takes its next step if that is not known, signs its request, and sets its expiry.
+    /// Advances a visit: takes its next step if that is not known, signs its request, and sets its
+    /// expiry.
     pub(crate) fn advance(&self, slot: &VisitSlot, active: &mut ActiveVisit, now: Timestamp) {
         if matches!(active.state, VisitState::Open | VisitState::Waits(_) | VisitState::Held(_)) {
             // Its request, if there was one, is reported.
@@ -236,20 +259,28 @@ impl Visits {
     pub(crate) fn sweep(&self) {
         let now = self.in_ms(Duration::ZERO);
         let is_overdue = |slot: &VisitSlot| slot.overdue_at.load(Ordering::Relaxed) <= now;
-        let overdue: Vec<_> = self.table.iter().filter(|slot| is_overdue(slot)).map(|slot| Arc::clone(&slot)).collect();
+        let overdue: Vec<_> = self
+            .table
+            .iter()
+            .filter(|slot| is_overdue(slot))
+            .map(|slot| Arc::clone(&slot))
+            .collect();
         for slot in overdue {
             let mut active = slot.lock();
             // Under the lock, so that no later request is meant.
             if is_overdue(&slot) {
                 slot.overdue_at.store(u64::MAX, Ordering::Relaxed);
                 active.release();
-                if matches!(active.state, VisitState::Out(_)) && !slot.is_owed.swap(true, Ordering::Relaxed) {
+                if matches!(active.state, VisitState::Out(_))
+                    && !slot.is_owed.swap(true, Ordering::Relaxed)
+                {
                     self.hosts.overdue(&slot.host, slot.client);
                 }
             }
         }
         let is_over = |slot: &VisitSlot| slot.ends_at.load(Ordering::Relaxed) <= now;
-        let over: Vec<u128> = self.table.iter().filter(|slot| is_over(slot)).map(|slot| *slot.key()).collect();
+        let over: Vec<u128> =
+            self.table.iter().filter(|slot| is_over(slot)).map(|slot| *slot.key()).collect();
         for id in over {
             if let Some((_, slot)) = self.table.remove_if(&id, |_, slot| is_over(slot)) {
                 self.left(&slot);
@@ -333,20 +364,31 @@ mod tests {
     use fetchwise::selector::VisitSettings;
     use std::net::{IpAddr, Ipv4Addr};
 
-    const CLIENTS: [Client; 2] = [Client::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)), Client::Token(1)];
+    const CLIENTS: [Client; 2] =
+        [Client::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)), Client::Token(1)];
 
     fn visits() -> Visits {
         Visits { overdue_after: Duration::ZERO, ..Visits::new(&Options::default(), true) }
     }
 
     fn selector() -> Arc<Selector> {
-        let settings = VisitSettings { probe_deadline: Duration::ZERO, deadline: Duration::ZERO, ..Default::default() };
+        let settings = VisitSettings {
+            probe_deadline: Duration::ZERO,
+            deadline: Duration::ZERO,
+            ..Default::default()
+        };
         Arc::new(Selector::builder().visits(settings).build().unwrap())
     }
 
-    fn begin(visits: &Visits, selector: &Arc<Selector>, client: Client, number: u128) -> Arc<VisitSlot> {
+    fn begin(
+        visits: &Visits,
+        selector: &Arc<Selector>,
+        client: Client,
+        number: u128,
+    ) -> Arc<VisitSlot> {
         let url = Url::parse(&format!("https://e.org/{number}")).unwrap();
-        let slot = visits.add(number, client, Visit::new(Arc::clone(selector), url).unwrap()).unwrap();
+        let slot =
+            visits.add(number, client, Visit::new(Arc::clone(selector), url).unwrap()).unwrap();
         visits.advance(&slot, &mut slot.lock(), selector.now());
         slot
     }
@@ -355,7 +397,8 @@ mod tests {
         matches!(slot.lock().state, VisitState::Out(_))
     }
 
-    /// The other client waited for 43 seconds for the probe, and then for the next visit of the same client.
+    /// The other client waited for 43 seconds for the probe, and then for the next visit of the
+    /// same client.
     #[test]
     fn a_client_that_never_reports_holds_no_other_off_a_host() {
         let (visits, selector) = (visits(), selector());
@@ -369,7 +412,11 @@ mod tests {
         silent.iter().for_each(|slot| advance(slot));
         advance(&other);
         assert!(is_out(&other));
-        assert_eq!(silent.iter().filter(|slot| is_out(slot)).count(), 1, "its client owes a report");
+        assert_eq!(
+            silent.iter().filter(|slot| is_out(slot)).count(),
+            1,
+            "its client owes a report"
+        );
         // A late report counts, and ends the visit.
         let mut active = silent[0].lock();
         let VisitState::Out(fetch) = std::mem::replace(&mut active.state, VisitState::Open) else {
@@ -378,7 +425,9 @@ mod tests {
         active.visit.report(fetch, FetchResult::from(Outcome::Content));
         drop(active);
         advance(&silent[0]);
-        assert!(matches!(&silent[0].lock().state, VisitState::Ended(end) if end.is_delivered() && end.requests == 1));
+        assert!(
+            matches!(&silent[0].lock().state, VisitState::Ended(end) if end.is_delivered() && end.requests == 1)
+        );
         advance(&silent[1]);
         assert!(!matches!(silent[1].lock().state, VisitState::Held(_)), "it owes none now");
     }
@@ -396,7 +445,10 @@ mod tests {
         assert!(matches!(slots[2].lock().state, VisitState::Held(_)));
         visits.remove(&slots[0]);
         advance(&slots[2]);
-        assert!(!matches!(slots[2].lock().state, VisitState::Held(_)), "the visit that owed was given up");
+        assert!(
+            !matches!(slots[2].lock().state, VisitState::Held(_)),
+            "the visit that owed was given up"
+        );
         slots.iter().chain([&other]).for_each(|slot| visits.remove(slot));
         assert!(!visits.hosts.is_held("e.org", CLIENTS[0]) && visits.len() == 0);
     }

@@ -34,8 +34,8 @@ pub(crate) enum StepJson<'a> {
         is_probe: bool,
         max_redirects: u32,
         decision: DecisionJson<'a>,
-        /// The headers to add, if the request is signed: if the fetcher signs (`direct_signed`, `browser_signed`, and
-        /// others by the config) and the server runs with `--sign`.
+        /// The headers to add, if the request is signed: if the fetcher signs (`direct_signed`,
+        /// `browser_signed`, and others by the config) and the server runs with `--sign`.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(test, schemars(with = "SignatureHeadersSchema"))]
         headers: Option<&'a SignatureHeaders>,
@@ -78,9 +78,10 @@ impl<'a> VisitStepJson<'a> {
                 StepJson::Wait { until: until.into(), reason: "reports_owed".to_owned() }
             }
             VisitState::Ended(end) => StepJson::End(VisitEndJson::new(end, selector)),
-            VisitState::Open => {
-                StepJson::Wait { until: selector.clock().date().into(), reason: "local_fault".to_owned() }
-            }
+            VisitState::Open => StepJson::Wait {
+                until: selector.clock().date().into(),
+                reason: "local_fault".to_owned(),
+            },
         };
         Self { visit: id, step }
     }
@@ -89,5 +90,6 @@ impl<'a> VisitStepJson<'a> {
 /// Writes the step of a visit.
 pub(crate) fn write(out: &mut Vec<u8>, id: u128, active: &ActiveVisit, selector: &Selector) {
     // Writing to memory cannot fail.
-    let _ = serde_json::to_writer(out, &VisitStepJson::new(&format!("{id:032x}"), active, selector));
+    let _ =
+        serde_json::to_writer(out, &VisitStepJson::new(&format!("{id:032x}"), active, selector));
 }

@@ -2,8 +2,9 @@
 //!
 //! Owns: the limits that recording and importing share.
 //!
-//! Invariants: [`Attempt::bounded`] returns an attempt that can be exported as a line which `import` accepts and reads
-//! back unchanged. A log therefore holds nothing that could not be carried to another log.
+//! Invariants: [`Attempt::bounded`] returns an attempt that can be exported as a line which
+//! `import` accepts and reads back unchanged. A log therefore holds nothing that could not be
+//! carried to another log.
 //!
 //! Must not know: how an attempt is written.
 
@@ -19,7 +20,8 @@ use crate::registry::canonical;
 use crate::response::Header;
 use crate::time::Timestamp;
 
-/// The longest name (fetcher, error type, source, rule, type of a heuristic, name of a header), in bytes.
+/// The longest name (fetcher, error type, source, rule, type of a heuristic, name of a header), in
+/// bytes.
 pub const MAX_NAME_BYTES: usize = 128;
 /// The longest link, in bytes: as long as the longest URL.
 pub const MAX_LINK_BYTES: usize = MAX_URL_BYTES;
@@ -29,8 +31,8 @@ pub const MAX_VALUE_BYTES: usize = 4 << 10;
 pub const MAX_HEADER_BYTES: usize = 16 << 10;
 /// The maximum number of heuristics, or of response headers, of one attempt.
 pub const MAX_ITEMS: usize = 256;
-/// The most bytes of all heuristics of one recorded attempt together. Even if each byte takes six bytes of JSON, the
-/// attempt's line stays within the limit of `import`.
+/// The most bytes of all heuristics of one recorded attempt together. Even if each byte takes six
+/// bytes of JSON, the attempt's line stays within the limit of `import`.
 pub const MAX_TAGS_BYTES: usize = 256 << 10;
 /// The longest duration, in milliseconds: up to here, `f64` is exact.
 pub const MAX_DURATION_MS: u64 = (1 << 53) - 1;
@@ -50,10 +52,10 @@ pub enum Unrecordable {
 }
 
 impl Attempt {
-    /// Returns this attempt adjusted to all limits; borrowed if it already meets them. Long texts are cut. Values that
-    /// a line cannot express are left out. Headers of one name are joined. Fields that contradict the outcome are made
-    /// to agree with it. A link that is too long keeps its beginning and a hash of the rest, so that two such links
-    /// stay different.
+    /// Returns this attempt adjusted to all limits; borrowed if it already meets them. Long texts
+    /// are cut. Values that a line cannot express are left out. Headers of one name are joined.
+    /// Fields that contradict the outcome are made to agree with it. A link that is too long keeps
+    /// its beginning and a hash of the rest, so that two such links stay different.
     ///
     /// # Errors
     /// [`Unrecordable`] if there is no URL that can be fetched, or no fetcher.
@@ -67,7 +69,8 @@ impl Attempt {
         self.made_to_fit().map(Cow::Owned)
     }
 
-    /// Returns whether [`bounded`](Self::bounded) would return it unchanged. May return `false` for such an attempt.
+    /// Returns whether [`bounded`](Self::bounded) would return it unchanged. May return `false` for
+    /// such an attempt.
     fn is_bounded(&self) -> bool {
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
         let error_fits = match &self.error_type {
@@ -83,12 +86,15 @@ impl Attempt {
             headers[..index].iter().all(|other| !other.name.eq_ignore_ascii_case(&header.name))
         };
         let headers_fit = headers.len() <= STORED_HEADERS.len()
-            && headers.iter().all(|header| is_stored(header) && is_text(&header.value, MAX_HEADER_BYTES))
+            && headers
+                .iter()
+                .all(|header| is_stored(header) && is_text(&header.value, MAX_HEADER_BYTES))
             && headers.is_sorted_by(|a, b| a.name <= b.name)
             && headers.iter().enumerate().all(is_alone);
         let tag_fits = |(index, tag): (usize, &Tag)| {
             let Heuristic { kind, value } = &tag.heuristic;
-            let is_new = || self.heuristics[..index].iter().all(|other| other.heuristic != tag.heuristic);
+            let is_new =
+                || self.heuristics[..index].iter().all(|other| other.heuristic != tag.heuristic);
             !kind.is_empty()
                 && is_text(kind, MAX_NAME_BYTES)
                 && is_text(value, MAX_VALUE_BYTES)
@@ -127,8 +133,13 @@ impl Attempt {
         let mut heuristics = made_tags(&self.heuristics);
         if heuristics.is_empty() {
             // The same default as in `import`.
-            heuristics =
-                made_tags(&UrlFeatures::extract(&url)?.heuristics().into_iter().map(Tag::from).collect::<Vec<_>>());
+            heuristics = made_tags(
+                &UrlFeatures::extract(&url)?
+                    .heuristics()
+                    .into_iter()
+                    .map(Tag::from)
+                    .collect::<Vec<_>>(),
+            );
         }
         let link = match self.link.as_str() {
             "" => identity(&url).to_owned(),
@@ -163,8 +174,9 @@ impl Attempt {
 
 /// Returns the name under which a link is recorded, borrowed if it is `link` itself.
 ///
-/// A URL loses its user info and fragment, as the URL of an attempt does. Any other name is the caller's: NUL
-/// characters are replaced, and a name beyond [`MAX_LINK_BYTES`] keeps its beginning and a hash.
+/// A URL loses its user info and fragment, as the URL of an attempt does. Any other name is the
+/// caller's: NUL characters are replaced, and a name beyond [`MAX_LINK_BYTES`] keeps its beginning
+/// and a hash.
 ///
 /// ```
 /// use fetchwise_types::attempt::bounds::link_name; assert_eq!(link_name("https://me:secret@example.org/a#top"),
@@ -204,8 +216,8 @@ fn is_stored(header: &Header) -> bool {
     STORED_HEADERS.iter().any(|name| header.name.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether parsing `url` would return it unchanged. May return `false` for such a URL; decides the frequent
-/// cases quickly.
+/// Returns whether parsing `url` would return it unchanged. May return `false` for such a URL;
+/// decides the frequent cases quickly.
 fn is_plain_url(url: &str) -> bool {
     let (rest, usual_port) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
         (Some(rest), _) => (rest, "443"),
@@ -213,9 +225,11 @@ fn is_plain_url(url: &str) -> bool {
         _ => return false,
     };
     let Some((authority, path)) = rest.split_once('/') else { return false };
-    let (host, port) = authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
+    let (host, port) =
+        authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
     let is_label = |label: &str| {
-        let is_plain = label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let is_plain =
+            label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         !label.is_empty() && is_plain && !label.starts_with("xn--")
     };
     // Other hosts that end with a digit are numbers, in one spelling or another.
@@ -223,7 +237,9 @@ fn is_plain_url(url: &str) -> bool {
         && host.split('.').all(is_label)
         && host.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_lowercase()));
     let is_port = |port: &str| {
-        port != usual_port && port.starts_with(|first: char| matches!(first, '1'..='9')) && port.parse::<u16>().is_ok()
+        port != usual_port
+            && port.starts_with(|first: char| matches!(first, '1'..='9'))
+            && port.parse::<u16>().is_ok()
     };
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_~/?=&+,;:!*()$@.%".contains(&b);
     // A segment that begins with a dot, escaped or not, may be a relative one.
@@ -240,7 +256,11 @@ fn cut(text: &str, max: usize) -> &str {
 }
 
 fn without_nul(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// Returns `text`, cut to fit.
@@ -278,7 +298,8 @@ fn made_headers(headers: &[Header]) -> Vec<Header> {
 /// Returns each heuristic once, up to the limits.
 fn made_tags(tags: &[Tag]) -> Vec<Tag> {
     let (mut made, mut bytes): (Vec<Tag>, usize) = (Vec::new(), 0);
-    for Tag { heuristic: Heuristic { kind, value }, importance } in tags.iter().filter(|t| !t.heuristic.kind.is_empty())
+    for Tag { heuristic: Heuristic { kind, value }, importance } in
+        tags.iter().filter(|t| !t.heuristic.kind.is_empty())
     {
         let kind = made_text(kind, MAX_NAME_BYTES);
         let heuristic = Heuristic::new(kind, made_text(value, MAX_VALUE_BYTES));

@@ -1,7 +1,7 @@
 //! The table of attribution: how an attempt can end, and what each end means for learning.
 //!
-//! Only failures that the fetcher caused move its evidence. A missing page, an unknown host name or too many redirects
-//! say nothing about the fetcher.
+//! Only failures that the fetcher caused move its evidence. A missing page, an unknown host name or
+//! too many redirects say nothing about the fetcher.
 
 use std::fmt;
 
@@ -58,7 +58,8 @@ error_kinds! {
     DnsError = "dns_error",
     /// The TLS handshake failed.
     TlsError = "tls_error",
-    /// A server between the crawler and the site failed, not the site: a proxy, an archive, a service.
+    /// A server between the crawler and the site failed, not the site: a proxy, an archive, a
+    /// service.
     ProxyError = "proxy_error",
     /// Too many redirects, or a redirect that goes nowhere.
     RedirectLoop = "redirect_loop",
@@ -72,15 +73,17 @@ error_kinds! {
     Queued = "queued",
     /// The crawler's own machine was at its limits. Such an attempt is not recorded.
     LocalFault = "local_fault",
-    /// The host said "not now" to this address: with a 429, or with a block that says for how long, after it had served the
-    /// same fetcher. It is about the crawler's speed, and not attributed to a fetcher that the host had served.
+    /// The host said "not now" to this address: with a 429, or with a block that says for how long,
+    /// after it had served the same fetcher. It is about the crawler's speed, and not attributed to
+    /// a fetcher that the host had served.
     RateLimited = "rate_limited",
     /// The host's robots.txt asks crawlers not to fetch it.
     Disallowed = "disallowed",
-    /// A source that serves in place of the site (an archive, a search service) does not have the page.
+    /// A source that serves in place of the site (an archive, a search service) does not have the
+    /// page.
     NotHeld = "not_held",
-    /// The network of the crawler put a page in place of the site: a provider, a filter, a captive portal. The site was
-    /// not reached.
+    /// The network of the crawler put a page in place of the site: a provider, a filter, a captive
+    /// portal. The site was not reached.
     NetworkBlock = "network_block",
     /// 402: the site asks for a price.
     PaymentRequired = "payment_required",
@@ -113,12 +116,14 @@ impl ErrorKind {
         matches!(self, Self::BlockedCaptcha | Self::Blocked403 | Self::RateLimited)
     }
 
-    /// Returns whether it may pass by itself, so that one retry with the same fetcher is worthwhile.
+    /// Returns whether it may pass by itself, so that one retry with the same fetcher is
+    /// worthwhile.
     pub const fn is_transient(self) -> bool {
         matches!(self, Self::Timeout | Self::NetworkError | Self::ServerError | Self::Truncated)
     }
 
-    /// Returns whether neither a fetcher nor a pause can help: it is logged, without learning and without a pause.
+    /// Returns whether neither a fetcher nor a pause can help: it is logged, without learning and
+    /// without a pause.
     pub const fn is_neutral(self) -> bool {
         matches!(
             self,
@@ -142,19 +147,20 @@ impl ErrorKind {
         )
     }
 
-    /// Returns whether the site, or the crawl's own policy, has said no for now: the link is left for one day, and its
-    /// risk does not rise.
+    /// Returns whether the site, or the crawl's own policy, has said no for now: the link is left
+    /// for one day, and its risk does not rise.
     pub const fn leaves_link(self) -> bool {
         matches!(self, Self::PaymentRequired | Self::Declined | Self::LeftByPolicy)
     }
 
-    /// Returns whether it says nothing about the site because another server was contacted. Another fetcher may do
-    /// better, and the site's own earlier response stays decisive.
+    /// Returns whether it says nothing about the site because another server was contacted. Another
+    /// fetcher may do better, and the site's own earlier response stays decisive.
     pub const fn is_of_intermediary(self) -> bool {
         matches!(self, Self::ProxyError | Self::NotHeld | Self::NetworkBlock)
     }
 
-    /// Returns its weight in the fetcher's evidence once it is final (for a transient failure: after its retry).
+    /// Returns its weight in the fetcher's evidence once it is final (for a transient failure:
+    /// after its retry).
     pub const fn weight(self) -> f64 {
         match self {
             Self::Timeout => 0.5,

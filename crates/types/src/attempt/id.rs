@@ -1,10 +1,11 @@
 //! Ids of new attempts: UUIDv7, with the time in milliseconds and 74 random bits.
 //!
-//! Each thread draws its bits alone, without a lock and without a system call: SipHash of a counter, under a 128-bit
-//! key that the standard library takes from the system once per thread. SipHash is a pseudo-random function, so the
-//! draws of a thread are unrelated, and no two threads or machines share a key. Ids of the same millisecond have no
-//! order. `Uuid::now_v7` would take a process-wide lock, and random bits from the system, for every id; so only
-//! `Builder` is used from `uuid`.
+//! Each thread draws its bits alone, without a lock and without a system call: SipHash of a
+//! counter, under a 128-bit key that the standard library takes from the system once per thread.
+//! SipHash is a pseudo-random function, so the draws of a thread are unrelated, and no two threads
+//! or machines share a key. Ids of the same millisecond have no order. `Uuid::now_v7` would take a
+//! process-wide lock, and random bits from the system, for every id; so only `Builder` is used from
+//! `uuid`.
 //!
 //! Must not know: attempts.
 
@@ -58,7 +59,10 @@ mod tests {
         let before = Timestamp::date().as_millis();
         let id = new();
         let after = Timestamp::date().as_millis();
-        assert_eq!((id.get_version(), id.get_variant()), (Some(Version::SortRand), Variant::RFC4122));
+        assert_eq!(
+            (id.get_version(), id.get_variant()),
+            (Some(Version::SortRand), Variant::RFC4122)
+        );
         let millis = (id.as_u128() >> 80) as i64;
         assert!((before..=after).contains(&millis), "{before} {millis} {after}");
     }
@@ -66,11 +70,17 @@ mod tests {
     #[test]
     fn ids_of_all_threads_are_different() {
         const EACH: usize = 20_000;
-        let threads: Vec<_> = (0..8).map(|_| thread::spawn(|| (0..EACH).map(|_| random_bits()).collect())).collect();
-        let ids: Vec<Vec<u128>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let threads: Vec<_> =
+            (0..8).map(|_| thread::spawn(|| (0..EACH).map(|_| random_bits()).collect())).collect();
+        let ids: Vec<Vec<u128>> =
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         let first: HashSet<_> = ids.iter().map(|ids| ids[0]).collect();
         assert_eq!(first.len(), 8, "threads begin differently");
-        assert_eq!(ids.into_iter().flatten().collect::<HashSet<_>>().len(), 8 * EACH, "even without their time");
+        assert_eq!(
+            ids.into_iter().flatten().collect::<HashSet<_>>().len(),
+            8 * EACH,
+            "even without their time"
+        );
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Attempts: one request by one fetcher for one URL, with its result. They are the truth; evidence is a cache of them.
+//! Attempts: one request by one fetcher for one URL, with its result. They are the truth; evidence
+//! is a cache of them.
 //!
-//! [`error_kind`] owns how a request can fail and what that means, [`verdict_reason`] why a detector said so, [`bounds`]
-//! how large its parts may be, `json` how an attempt is written as JSON, and [`id`] its id.
+//! [`error_kind`] owns how a request can fail and what that means, [`verdict_reason`] why a
+//! detector said so, [`bounds`] how large its parts may be, `json` how an attempt is written as
+//! JSON, and [`id`] its id.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -65,7 +67,8 @@ impl fmt::Display for ErrorType {
     }
 }
 
-/// The kind of a URL's last failure: it carries post-fetch knowledge into the next decision about the URL.
+/// The kind of a URL's last failure: it carries post-fetch knowledge into the next decision about
+/// the URL.
 #[derive(
     Clone,
     Copy,
@@ -202,7 +205,8 @@ pub struct Attempt {
     pub duration_ms: u64,
     /// The time at which it was made.
     pub attempted_at: Timestamp,
-    /// The decision that led to it: `learned`, `inferred`, `explore`, `probe`, `hard_coded` or `hinted`.
+    /// The decision that led to it: `learned`, `inferred`, `explore`, `probe`, `hard_coded` or
+    /// `hinted`.
     pub source: Option<Cow<'static, str>>,
     /// The probability with which the policy chose this fetcher.
     pub propensity: Option<f64>,
@@ -216,13 +220,13 @@ pub struct Attempt {
     pub shadow_fetcher: Option<String>,
     /// Its heuristics, from before and after the fetch.
     pub heuristics: Vec<Tag>,
-    /// The rule of the policy that chose the fetcher: the name of a [`Rule`](crate::decision::Rule) or, from an import,
-    /// any other.
+    /// The rule of the policy that chose the fetcher: the name of a [`Rule`](crate::decision::Rule)
+    /// or, from an import, any other.
     pub rule: Option<Cow<'static, str>>,
     /// The fetcher's confidence when it was chosen, 0 to 1.
     pub confidence: Option<f64>,
-    /// The arm that served the fetch. `None` without a choice: in mode `learning`, for a link that sets no
-    /// mode.
+    /// The arm that served the fetch. `None` without a choice: in mode `learning`, for a link that
+    /// sets no mode.
     pub arm: Option<Arm>,
 }
 
@@ -247,8 +251,8 @@ pub const STORED_HEADERS: &[&str] = &[
     CHARS_HEADER,
 ];
 
-/// The name under which an attempt stores the terms of its page, among the response headers. No response has a header
-/// whose name begins with a colon.
+/// The name under which an attempt stores the terms of its page, among the response headers. No
+/// response has a header whose name begins with a colon.
 pub const CONSENT_HEADER: &str = ":consent";
 /// The name under which an attempt stores the purposes that those terms leave.
 pub const ALLOWED_FOR_HEADER: &str = ":allowed-for";
@@ -256,12 +260,16 @@ pub const ALLOWED_FOR_HEADER: &str = ":allowed-for";
 /// Returns the headers that may be stored.
 #[inline]
 pub fn stored_headers(headers: &[Header]) -> Vec<Header> {
-    headers.iter().filter(|h| STORED_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name))).cloned().collect()
+    headers
+        .iter()
+        .filter(|h| STORED_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)))
+        .cloned()
+        .collect()
 }
 
 impl Attempt {
-    /// Returns an attempt at `url` that has not ended yet: no success, no error, weight 1, tagged with the heuristics
-    /// of the URL.
+    /// Returns an attempt at `url` that has not ended yet: no success, no error, weight 1, tagged
+    /// with the heuristics of the URL.
     ///
     /// # Errors
     /// [`UrlError`] if the URL cannot be fetched.
@@ -275,13 +283,19 @@ impl Attempt {
         Self::tagged(url, fetcher, at, tags)
     }
 
-    /// Returns an attempt as [`Attempt::new`] does, but tagged with `heuristics` only. For callers that have the
-    /// heuristics of the URL already: it extracts none, and does not check whether the URL can be fetched.
+    /// Returns an attempt as [`Attempt::new`] does, but tagged with `heuristics` only. For callers
+    /// that have the heuristics of the URL already: it extracts none, and does not check whether
+    /// the URL can be fetched.
     ///
     /// # Errors
     /// [`UrlError`] if `url` has a user name or password and cannot be parsed without it.
     #[inline]
-    pub fn tagged(url: &url::Url, fetcher: &str, at: Timestamp, heuristics: Vec<Tag>) -> Result<Self, UrlError> {
+    pub fn tagged(
+        url: &url::Url,
+        fetcher: &str,
+        at: Timestamp,
+        heuristics: Vec<Tag>,
+    ) -> Result<Self, UrlError> {
         // A log must not contain passwords.
         let bare = match url.username().is_empty() && url.password().is_none() {
             true => None,
@@ -318,8 +332,9 @@ impl Attempt {
         VerdictReason::of(&self.response_headers)
     }
 
-    /// Returns the attempt as one whose URL led to `landed`, which responded. If that is another host, the attempt gets
-    /// the tags of that URL in place of the requested one's, and the tag [`REDIRECTED_BY`].
+    /// Returns the attempt as one whose URL led to `landed`, which responded. If that is another
+    /// host, the attempt gets the tags of that URL in place of the requested one's, and the tag
+    /// [`REDIRECTED_BY`].
     ///
     /// # Errors
     /// [`UrlError`] if a response cannot come from `landed`.
@@ -343,8 +358,10 @@ impl Attempt {
         if features.domain == requested {
             return Ok(self);
         }
-        self.heuristics.retain(|tag| !is_of_url(&tag.heuristic.kind) && tag.heuristic.kind != REDIRECTED_BY);
-        let tags = features.heuristics().into_iter().chain([Heuristic::new(REDIRECTED_BY, requested)]);
+        self.heuristics
+            .retain(|tag| !is_of_url(&tag.heuristic.kind) && tag.heuristic.kind != REDIRECTED_BY);
+        let tags =
+            features.heuristics().into_iter().chain([Heuristic::new(REDIRECTED_BY, requested)]);
         self.heuristics.splice(0..0, tags.map(Tag::from));
         Ok(self)
     }
@@ -360,7 +377,8 @@ impl Attempt {
         self
     }
 
-    /// Returns the attempt ended with a final error of `kind`; it counts as evidence by the kind's weight.
+    /// Returns the attempt ended with a final error of `kind`; it counts as evidence by the kind's
+    /// weight.
     #[must_use]
     #[inline]
     pub fn failed(mut self, kind: ErrorKind) -> Self {
@@ -374,6 +392,9 @@ impl Attempt {
     /// Returns the value of the heuristic called `kind`, if the attempt has it.
     #[inline]
     pub fn heuristic(&self, kind: &str) -> Option<&str> {
-        self.heuristics.iter().find(|tag| tag.heuristic.kind == kind).map(|tag| tag.heuristic.value.as_ref())
+        self.heuristics
+            .iter()
+            .find(|tag| tag.heuristic.kind == kind)
+            .map(|tag| tag.heuristic.value.as_ref())
     }
 }

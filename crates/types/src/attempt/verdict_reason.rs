@@ -1,8 +1,10 @@
-//! The reason of a detector's verdict, as an attempt keeps it: the rule, the cues and the visible characters.
+//! The reason of a detector's verdict, as an attempt keeps it: the rule, the cues and the visible
+//! characters.
 //!
 //! Owns: the names under which the reason is among the headers of an attempt, and its form there.
 //!
-//! Invariants: an attempt that delivered content for no special reason has none, so most attempts keep nothing.
+//! Invariants: an attempt that delivered content for no special reason has none, so most attempts
+//! keep nothing.
 //!
 //! Must not know: how a page is read.
 
@@ -12,7 +14,8 @@ use crate::response::{Header, header};
 #[cfg(feature = "json")]
 use serde::{Deserialize, Serialize};
 
-/// The name under which an attempt stores the rule and the cues of its verdict, among the response headers.
+/// The name under which an attempt stores the rule and the cues of its verdict, among the response
+/// headers.
 pub const VERDICT_HEADER: &str = ":verdict";
 /// The name under which an attempt stores the visible characters of its page.
 pub const CHARS_HEADER: &str = ":chars";
@@ -34,12 +37,14 @@ pub const MAX_CUES: usize = 6;
 #[cfg_attr(feature = "json", derive(Serialize, Deserialize))]
 #[non_exhaustive]
 pub struct VerdictReason {
-    /// The id of the rule that decided; `cues` if a sum of cues did. `None` if the status or the amount of text did.
+    /// The id of the rule that decided; `cues` if a sum of cues did. `None` if the status or the
+    /// amount of text did.
     pub rule: Option<Box<str>>,
     /// The ids of the strongest cues, if they decided.
     #[cfg_attr(feature = "json", serde(default))]
     pub cues: Vec<Box<str>>,
-    /// The visible characters of the page, if it is HTML. A lower bound, because counting stops in a page with much text.
+    /// The visible characters of the page, if it is HTML. A lower bound, because counting stops in
+    /// a page with much text.
     pub visible_chars: Option<u32>,
 }
 
@@ -57,11 +62,18 @@ impl VerdictReason {
             return None;
         }
         let (rule, cues) = match verdict {
-            Some(text) => text.split_once(": ").map_or((Some(text), ""), |(rule, cues)| (Some(rule), cues)),
+            Some(text) => {
+                text.split_once(": ").map_or((Some(text), ""), |(rule, cues)| (Some(rule), cues))
+            }
             None => (None, ""),
         };
-        let cues = cues.split(", ").filter(|cue| !cue.is_empty()).take(MAX_CUES).map(Into::into).collect();
-        Some(Self { rule: rule.map(Into::into), cues, visible_chars: chars.and_then(|chars| chars.parse().ok()) })
+        let cues =
+            cues.split(", ").filter(|cue| !cue.is_empty()).take(MAX_CUES).map(Into::into).collect();
+        Some(Self {
+            rule: rule.map(Into::into),
+            cues,
+            visible_chars: chars.and_then(|chars| chars.parse().ok()),
+        })
     }
 
     /// Returns the reason as headers of an attempt, in the order of their names.
@@ -69,7 +81,10 @@ impl VerdictReason {
         let chars = self.visible_chars.map(|chars| Header::new(CHARS_HEADER, chars.to_string()));
         let verdict = self.rule.as_deref().map(|rule| {
             let cues = self.cues.join(", ");
-            Header::new(VERDICT_HEADER, if cues.is_empty() { rule.to_owned() } else { format!("{rule}: {cues}") })
+            Header::new(
+                VERDICT_HEADER,
+                if cues.is_empty() { rule.to_owned() } else { format!("{rule}: {cues}") },
+            )
         });
         chars.into_iter().chain(verdict)
     }

@@ -1,9 +1,11 @@
 //! What a site permits: the terms of a page, and whether they permit any purpose of a crawl.
 //!
-//! Owns: the model ([`Term`], [`Consent`]) and the decision ([`ConsentSettings`]). `read` parses header values,
-//! `robots` the groups of robots.txt with their terms and `rsl` those in files of RSL; all need the feature `consent`.
+//! Owns: the model ([`Term`], [`Consent`]) and the decision ([`ConsentSettings`]). `read` parses
+//! header values, `robots` the groups of robots.txt with their terms and `rsl` those in files of
+//! RSL; all need the feature `consent`.
 //!
-//! Invariants: no input ends in an error. A value that cannot be read says nothing, and what is unknown is permitted.
+//! Invariants: no input ends in an error. A value that cannot be read says nothing, and what is
+//! unknown is permitted.
 //!
 //! Must not know: how a page is requested, and what happens to one that is reserved.
 
@@ -32,8 +34,9 @@ pub use rsl::{MAX_RSL_BYTES, RslTerms};
 /// The most terms that are recorded of one page.
 pub const MAX_TERMS: usize = 32;
 
-/// Returns the product token at the beginning of a crawler's name, by which sites name it: `ExampleBot` of
-/// `ExampleBot/1.0`. Empty if the name begins with anything but a letter, `-` or `_`.
+/// Returns the product token at the beginning of a crawler's name, by which sites name it:
+/// `ExampleBot` of `ExampleBot/1.0`. Empty if the name begins with anything but a letter, `-` or
+/// `_`.
 ///
 /// ```
 /// use fetchwise_types::consent::product_token;
@@ -44,8 +47,8 @@ pub fn product_token(name: &str) -> &str {
     &name[..name.find(|c| !is_token(c)).unwrap_or(name.len())]
 }
 
-/// Returns whether a site that writes `name` means the crawler called `agent`: both have the same product token, in any
-/// case. A crawler without a product token has its whole name only.
+/// Returns whether a site that writes `name` means the crawler called `agent`: both have the same
+/// product token, in any case. A crawler without a product token has its whole name only.
 ///
 /// ```
 /// use fetchwise_types::consent::is_named;
@@ -60,8 +63,8 @@ pub fn is_named(name: &str, agent: &str) -> bool {
     }
 }
 
-/// Returns the terms that are kept of one page: each once, and beyond [`MAX_TERMS`] only those that reserve, since no
-/// other is decisive.
+/// Returns the terms that are kept of one page: each once, and beyond [`MAX_TERMS`] only those that
+/// reserve, since no other is decisive.
 pub fn bounded(terms: impl IntoIterator<Item = Term>) -> Vec<Term> {
     let mut kept: Vec<Term> = Vec::new();
     for term in terms {
@@ -131,7 +134,8 @@ names! {
     ContentSignal = "content-signal",
     /// `X-Robots-Tag` and `<meta name="robots">`: `noindex`.
     XRobotsTag = "x-robots-tag",
-    /// Licences in RSL: their addresses, and with [`LicenseUse::Read`] the uses that they permit and prohibit.
+    /// Licences in RSL: their addresses, and with [`LicenseUse::Read`] the uses that they permit
+    /// and prohibit.
     Rsl = "rsl",
 }
 
@@ -193,7 +197,13 @@ impl Term {
 
     /// Returns a licence in RSL.
     pub fn license(place: TermPlace, address: &str) -> Self {
-        Self { vocabulary: Vocabulary::Rsl, place, purpose: None, allowed: None, license: Some(address.into()) }
+        Self {
+            vocabulary: Vocabulary::Rsl,
+            place,
+            purpose: None,
+            allowed: None,
+            license: Some(address.into()),
+        }
     }
 }
 
@@ -216,12 +226,14 @@ impl fmt::Display for Term {
 pub struct Consent {
     /// The terms, each once.
     pub terms: Vec<Term>,
-    /// The purposes of the crawl that no term reserves. A crawl that names no purpose has all of them.
+    /// The purposes of the crawl that no term reserves. A crawl that names no purpose has all of
+    /// them.
     pub allowed_for: Vec<Purpose>,
 }
 
 impl Consent {
-    /// Returns the terms as text: `train-ai=n content-usage robots.txt, search=n x-robots-tag header`.
+    /// Returns the terms as text:
+    /// `train-ai=n content-usage robots.txt, search=n x-robots-tag header`.
     pub fn terms_text(&self) -> String {
         self.terms.iter().map(Term::to_string).collect::<Vec<_>>().join(", ")
     }
@@ -230,7 +242,9 @@ impl Consent {
     pub fn allowed_text(&self) -> String {
         match self.allowed_for.is_empty() {
             true => "none".to_owned(),
-            false => self.allowed_for.iter().map(|purpose| purpose.name()).collect::<Vec<_>>().join(", "),
+            false => {
+                self.allowed_for.iter().map(|purpose| purpose.name()).collect::<Vec<_>>().join(", ")
+            }
         }
     }
 }
@@ -275,14 +289,17 @@ impl Default for ConsentSettings {
 }
 
 impl ConsentSettings {
-    /// Returns the consent that these terms give; `None` if there is nothing to say: no term, and no purpose.
+    /// Returns the consent that these terms give; `None` if there is nothing to say: no term, and
+    /// no purpose.
     pub fn judge(&self, terms: Vec<Term>) -> Option<Consent> {
         if terms.is_empty() && self.purposes.is_empty() {
             return None;
         }
         let terms = bounded(terms);
         let reserves = |purpose: Purpose| {
-            let decides = |term: &&Term| self.respect.contains(&term.vocabulary) && term.purpose == Some(purpose);
+            let decides = |term: &&Term| {
+                self.respect.contains(&term.vocabulary) && term.purpose == Some(purpose)
+            };
             terms.iter().filter(decides).any(|term| term.allowed == Some(false))
         };
         let wanted = if self.purposes.is_empty() { Purpose::ALL } else { &self.purposes };
@@ -290,9 +307,12 @@ impl ConsentSettings {
         Some(Consent { terms, allowed_for })
     }
 
-    /// Returns whether a page with this consent is skipped: the crawl has purposes, and the terms permit none of them.
+    /// Returns whether a page with this consent is skipped: the crawl has purposes, and the terms
+    /// permit none of them.
     pub fn withholds(&self, consent: &Consent) -> bool {
-        self.on_reserved == OnReserved::Skip && !self.purposes.is_empty() && consent.allowed_for.is_empty()
+        self.on_reserved == OnReserved::Skip
+            && !self.purposes.is_empty()
+            && consent.allowed_for.is_empty()
     }
 }
 
@@ -306,7 +326,10 @@ mod tests {
 
     #[test]
     fn a_page_is_skipped_only_if_no_purpose_is_left() {
-        let both = ConsentSettings { purposes: vec![Purpose::Search, Purpose::TrainAi], ..ConsentSettings::default() };
+        let both = ConsentSettings {
+            purposes: vec![Purpose::Search, Purpose::TrainAi],
+            ..ConsentSettings::default()
+        };
         let one = both.judge(vec![reserved(Purpose::TrainAi)]).unwrap();
         assert_eq!((one.allowed_for.clone(), both.withholds(&one)), (vec![Purpose::Search], false));
         let none = both.judge(vec![reserved(Purpose::TrainAi), reserved(Purpose::Search)]).unwrap();
@@ -314,19 +337,31 @@ mod tests {
         let mark = ConsentSettings { on_reserved: OnReserved::Mark, ..both.clone() };
         assert!(!mark.withholds(&none));
         let deaf = ConsentSettings { respect: vec![Vocabulary::ContentUsage], ..both };
-        assert_eq!(deaf.judge(none.terms.clone()).unwrap().allowed_for.len(), 2, "recorded, and not decisive");
+        assert_eq!(
+            deaf.judge(none.terms.clone()).unwrap().allowed_for.len(),
+            2,
+            "recorded, and not decisive"
+        );
     }
 
     #[test]
     fn any_disallow_wins_over_an_allow() {
-        let settings = ConsentSettings { purposes: vec![Purpose::TrainAi], ..ConsentSettings::default() };
-        let allow = Term::new(Vocabulary::ContentUsage, TermPlace::RobotsTxt, Purpose::TrainAi, true);
+        let settings =
+            ConsentSettings { purposes: vec![Purpose::TrainAi], ..ConsentSettings::default() };
+        let allow =
+            Term::new(Vocabulary::ContentUsage, TermPlace::RobotsTxt, Purpose::TrainAi, true);
         assert_eq!(settings.judge(vec![allow.clone()]).unwrap().allowed_for, [Purpose::TrainAi]);
-        for terms in [vec![allow.clone(), reserved(Purpose::TrainAi)], vec![reserved(Purpose::TrainAi), allow.clone()]]
-        {
+        for terms in [
+            vec![allow.clone(), reserved(Purpose::TrainAi)],
+            vec![reserved(Purpose::TrainAi), allow.clone()],
+        ] {
             assert!(settings.judge(terms).unwrap().allowed_for.is_empty());
         }
-        assert_eq!(settings.judge(vec![]).unwrap().allowed_for, [Purpose::TrainAi], "unknown permits");
+        assert_eq!(
+            settings.judge(vec![]).unwrap().allowed_for,
+            [Purpose::TrainAi],
+            "unknown permits"
+        );
         assert_eq!(ConsentSettings::default().judge(vec![]), None);
         assert_eq!(settings.judge(vec![allow.clone(), allow.clone()]).unwrap().terms, [allow]);
     }
@@ -334,7 +369,9 @@ mod tests {
     #[test]
     fn names_read_back_and_an_unknown_one_is_named() {
         assert!(Purpose::ALL.iter().all(|purpose| purpose.name().parse() == Ok(*purpose)));
-        assert!(Vocabulary::ALL.iter().all(|vocabulary| vocabulary.name().parse() == Ok(*vocabulary)));
+        assert!(
+            Vocabulary::ALL.iter().all(|vocabulary| vocabulary.name().parse() == Ok(*vocabulary))
+        );
         let error = "train".parse::<Purpose>().unwrap_err().to_string();
         assert!(error.contains("did you mean \"train-ai\"?"), "{error}");
         let term = reserved(Purpose::AiInput).to_string();

@@ -1,9 +1,10 @@
 //! Terms in header values, and in the `content` of a `meta` element.
 //!
-//! Structured fields (`Content-Usage`, `Content-Signal`) are parsed by the crate `sfv`. `X-Robots-Tag` and `Link` are
-//! older and are none.
+//! Structured fields (`Content-Usage`, `Content-Signal`) are parsed by the crate `sfv`.
+//! `X-Robots-Tag` and `Link` are older and are none.
 //!
-//! Invariants: time is linear in the length of a value, of which at most [`MAX_VALUE`] bytes are read.
+//! Invariants: time is linear in the length of a value, of which at most [`MAX_VALUE`] bytes are
+//! read.
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
@@ -14,8 +15,10 @@ use crate::response::Header;
 const MAX_VALUE: usize = 8 << 10;
 /// The longest address of a licence that is recorded.
 const MAX_LICENSE: usize = 512;
-/// Directives of `X-Robots-Tag` with a value after a colon; any other name before a colon is that of a crawler.
-const VALUED: [&str; 4] = ["unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"];
+/// Directives of `X-Robots-Tag` with a value after a colon; any other name before a colon is that
+/// of a crawler.
+const VALUED: [&str; 4] =
+    ["unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"];
 
 /// Returns the terms in the headers of a response, for the crawler called `agent`.
 ///
@@ -33,7 +36,8 @@ pub fn header_terms(headers: &[Header], agent: &str) -> Vec<Term> {
     let mut terms = Vec::new();
     for vocabulary in [Vocabulary::ContentUsage, Vocabulary::ContentSignal] {
         // Several headers of one name are one structured field.
-        let mut values = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(vocabulary.name()));
+        let mut values =
+            headers.iter().filter(|header| header.name.eq_ignore_ascii_case(vocabulary.name()));
         let Some(first) = values.next() else { continue };
         let joined = values.fold(first.value.clone(), |joined, other| joined + ", " + &other.value);
         preferences(vocabulary, TermPlace::Header, &joined, &mut terms);
@@ -48,8 +52,14 @@ pub fn header_terms(headers: &[Header], agent: &str) -> Vec<Term> {
     terms
 }
 
-/// Adds the preferences of a dictionary: `train-ai=n` of `Content-Usage`, `ai-train=no` of `Content-Signal`.
-pub(super) fn preferences(vocabulary: Vocabulary, place: TermPlace, value: &str, terms: &mut Vec<Term>) {
+/// Adds the preferences of a dictionary: `train-ai=n` of `Content-Usage`, `ai-train=no` of
+/// `Content-Signal`.
+pub(super) fn preferences(
+    vocabulary: Vocabulary,
+    place: TermPlace,
+    value: &str,
+    terms: &mut Vec<Term>,
+) {
     if value.len() > MAX_VALUE {
         return;
     }
@@ -85,8 +95,9 @@ pub(super) fn preferences(vocabulary: Vocabulary, place: TermPlace, value: &str,
     }
 }
 
-/// Adds the terms of an `X-Robots-Tag`, or of the `content` of a `meta` element: `noindex`, or `otherbot: noindex`,
-/// where the name selects one crawler, by its product token, up to the next name.
+/// Adds the terms of an `X-Robots-Tag`, or of the `content` of a `meta` element: `noindex`, or
+/// `otherbot: noindex`, where the name selects one crawler, by its product token, up to the next
+/// name.
 pub fn robots_directives(value: &str, place: TermPlace, agent: &str, terms: &mut Vec<Term>) {
     if value.len() > MAX_VALUE {
         return;
@@ -99,7 +110,9 @@ pub fn robots_directives(value: &str, place: TermPlace, agent: &str, terms: &mut
             if VALUED.iter().any(|valued| name.eq_ignore_ascii_case(valued)) {
                 continue;
             }
-            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'*' | b'/');
+            let is_token = |byte: u8| {
+                byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'*' | b'/')
+            };
             if name.is_empty() || !name.bytes().all(is_token) {
                 continue;
             }
@@ -115,11 +128,16 @@ pub fn robots_directives(value: &str, place: TermPlace, agent: &str, terms: &mut
             "noarchive" => &[Purpose::Archive],
             _ => continue,
         };
-        terms.extend(reserved.iter().map(|purpose| Term::new(Vocabulary::XRobotsTag, place, *purpose, false)));
+        terms.extend(
+            reserved
+                .iter()
+                .map(|purpose| Term::new(Vocabulary::XRobotsTag, place, *purpose, false)),
+        );
     }
 }
 
-/// Adds the licences that a `Link` names: `<https://e.org/license.xml>; rel="license"; type="application/rsl+xml"`.
+/// Adds the licences that a `Link` names:
+/// `<https://e.org/license.xml>; rel="license"; type="application/rsl+xml"`.
 fn licenses(value: &str, terms: &mut Vec<Term>) {
     if value.len() > MAX_VALUE {
         return;
@@ -147,19 +165,31 @@ mod tests {
     use super::*;
 
     fn said(headers: &[(&str, &str)]) -> Vec<String> {
-        let headers: Vec<Header> = headers.iter().map(|(name, value)| Header::new(*name, *value)).collect();
+        let headers: Vec<Header> =
+            headers.iter().map(|(name, value)| Header::new(*name, *value)).collect();
         header_terms(&headers, "ExampleBot").iter().map(Term::to_string).collect()
     }
 
     #[test]
     fn each_vocabulary_is_read_by_its_own_names() {
         assert_eq!(
-            said(&[("content-usage", "train-ai=n;x=1, ai-use=y, bots=n, search=maybe"), ("Content-Usage", "search=y")]),
-            ["train-ai=n content-usage header", "ai-input=y content-usage header", "search=y content-usage header"]
+            said(&[
+                ("content-usage", "train-ai=n;x=1, ai-use=y, bots=n, search=maybe"),
+                ("Content-Usage", "search=y")
+            ]),
+            [
+                "train-ai=n content-usage header",
+                "ai-input=y content-usage header",
+                "search=y content-usage header"
+            ]
         );
         assert_eq!(
             said(&[("Content-Signal", "Search=Yes,ai-train=no, ai-input=no, train-ai=n")]),
-            ["search=y content-signal header", "train-ai=n content-signal header", "ai-input=n content-signal header"]
+            [
+                "search=y content-signal header",
+                "train-ai=n content-signal header",
+                "ai-input=n content-signal header"
+            ]
         );
         assert_eq!(
             said(&[("X-Robots-Tag", "NoIndex, noai"), ("x-robots-tag", "noarchive")]),
@@ -181,16 +211,35 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_says_nothing() {
-        for value in
-            ["train-ai=n, (", "train-ai", "train-ai=?0", "train-ai=\"n\"", "train-ai=N", "TRAIN-AI=n", "", "=", "é"]
-        {
+        for value in [
+            "train-ai=n, (",
+            "train-ai",
+            "train-ai=?0",
+            "train-ai=\"n\"",
+            "train-ai=N",
+            "TRAIN-AI=n",
+            "",
+            "=",
+            "é",
+        ] {
             assert!(said(&[("content-usage", value)]).is_empty(), "{value}");
         }
-        assert!(said(&[("content-usage", &format!("train-ai=n, x={}", "a".repeat(MAX_VALUE)))]).is_empty());
         assert!(
-            said(&[("content-signal", "ai-train=false"), ("x-robots-tag", "follow, : , ::"), ("link", "<")]).is_empty()
+            said(&[("content-usage", &format!("train-ai=n, x={}", "a".repeat(MAX_VALUE)))])
+                .is_empty()
         );
-        assert!(said(&[("link", "<https://e.org/\u{e9}>; rel=license; type=application/rsl+xml")]).is_empty());
+        assert!(
+            said(&[
+                ("content-signal", "ai-train=false"),
+                ("x-robots-tag", "follow, : , ::"),
+                ("link", "<")
+            ])
+            .is_empty()
+        );
+        assert!(
+            said(&[("link", "<https://e.org/\u{e9}>; rel=license; type=application/rsl+xml")])
+                .is_empty()
+        );
     }
 
     #[test]
@@ -212,10 +261,21 @@ mod tests {
         };
         for agent in ["ExampleBot/1.0", "examplebot", "ExampleBot/1.0 (+https://bot.example)"] {
             assert_eq!(directives("examplebot: noindex, noarchive", agent), 2, "{agent}");
-            assert_eq!(directives("otherbot: noindex, ExampleBot/2.0: noarchive", agent), 1, "{agent}");
-            assert_eq!(directives("example: noindex, examplebot-news: noarchive", agent), 0, "{agent}");
+            assert_eq!(
+                directives("otherbot: noindex, ExampleBot/2.0: noarchive", agent),
+                1,
+                "{agent}"
+            );
+            assert_eq!(
+                directives("example: noindex, examplebot-news: noarchive", agent),
+                0,
+                "{agent}"
+            );
         }
-        assert_eq!((directives("360bot: noindex", "360bot"), directives("361bot: noindex", "360bot")), (1, 0));
+        assert_eq!(
+            (directives("360bot: noindex", "360bot"), directives("361bot: noindex", "360bot")),
+            (1, 0)
+        );
         assert_eq!(directives("otherbot: noindex", ""), 0);
     }
 }

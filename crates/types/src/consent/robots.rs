@@ -1,11 +1,11 @@
-//! The groups of a robots.txt that are for one crawler, and their terms: `Content-Usage`, `Content-Signal` and
-//! `License`.
+//! The groups of a robots.txt that are for one crawler, and their terms: `Content-Usage`,
+//! `Content-Signal` and `License`.
 //!
-//! Owns: [`RobotsGroup`], the one choice of groups. What a file forbids and what it reserves are read from the same
-//! lines.
+//! Owns: [`RobotsGroup`], the one choice of groups. What a file forbids and what it reserves are
+//! read from the same lines.
 //!
-//! Invariants: beyond [`MAX_RULES`] rules, only those that reserve are kept. A match takes time linear in the length of
-//! the path for each rule.
+//! Invariants: beyond [`MAX_RULES`] rules, only those that reserve are kept. A match takes time
+//! linear in the length of the path for each rule.
 //!
 //! Must not know: which paths may be fetched, and where the file came from.
 
@@ -14,8 +14,8 @@ use memchr::memmem;
 use super::read::{license, preferences};
 use super::{Term, TermPlace, Vocabulary, is_named};
 
-/// The most bytes of a robots.txt that are read (RFC 9309, section 2.5). What follows is ignored, together with the line
-/// that passes this limit.
+/// The most bytes of a robots.txt that are read (RFC 9309, section 2.5). What follows is ignored,
+/// together with the line that passes this limit.
 pub const MAX_ROBOTS_BYTES: usize = 500 << 10;
 /// The number of rules beyond which one that only permits is not kept.
 const MAX_RULES: usize = 500;
@@ -23,7 +23,8 @@ const MAX_RULES: usize = 500;
 const MAX_LICENSES: usize = 4;
 /// The longest pattern of a path that is read.
 const MAX_PATTERN: usize = 2 << 10;
-/// The names of the lines that belong to groups, with misspellings that the parser of the paths reads, too.
+/// The names of the lines that belong to groups, with misspellings that the parser of the paths
+/// reads, too.
 const KEYS: [(&str, Key); 19] = [
     ("user-agent", Key::Agent),
     ("user agent", Key::Agent),
@@ -59,7 +60,8 @@ enum Key {
     License,
 }
 
-/// The groups of a robots.txt for one crawler: those for its name if there are any, those for `*` otherwise.
+/// The groups of a robots.txt for one crawler: those for its name if there are any, those for `*`
+/// otherwise.
 #[derive(Clone, Debug)]
 pub struct RobotsGroup<'t> {
     name: String,
@@ -75,8 +77,8 @@ struct GroupRule<'t> {
 }
 
 impl<'t> RobotsGroup<'t> {
-    /// Selects the groups for the crawler called `agent`. A group is for it if one of its names has the same
-    /// [product token](super::product_token).
+    /// Selects the groups for the crawler called `agent`. A group is for it if one of its names has
+    /// the same [product token](super::product_token).
     ///
     /// ```
     /// use fetchwise_types::consent::RobotsGroup;
@@ -129,8 +131,8 @@ impl<'t> RobotsGroup<'t> {
         &self.name
     }
 
-    /// Returns the lines about paths and the crawl delay as a robots.txt with one group for every crawler. The
-    /// result is at most as long as the file.
+    /// Returns the lines about paths and the crawl delay as a robots.txt with one group for every
+    /// crawler. The result is at most as long as the file.
     pub fn access_rules(&self) -> Vec<u8> {
         // The shortest form of the line, since the file has one as well.
         let mut text = b"useragent *".to_vec();
@@ -183,8 +185,8 @@ struct TermRule {
 }
 
 impl RobotsTerms {
-    /// Reads the terms for the crawler called `agent`. Groups for its name count if there are any, those for `*`
-    /// otherwise.
+    /// Reads the terms for the crawler called `agent`. Groups for its name count if there are any,
+    /// those for `*` otherwise.
     ///
     /// ```
     /// use fetchwise_types::consent::RobotsTerms;
@@ -204,19 +206,25 @@ impl RobotsTerms {
         for rule in &group.rules {
             if let Key::Terms(vocabulary) = rule.key {
                 let rule = TermRule::read(vocabulary, &String::from_utf8_lossy(rule.value));
-                terms.rules.extend(rule.filter(|rule| terms.rules.len() < MAX_RULES || rule.reserves()));
+                terms
+                    .rules
+                    .extend(rule.filter(|rule| terms.rules.len() < MAX_RULES || rule.reserves()));
             }
         }
         for address in &group.licenses {
             if terms.licenses.len() < MAX_LICENSES {
-                license(TermPlace::RobotsTxt, &String::from_utf8_lossy(address), &mut terms.licenses);
+                license(
+                    TermPlace::RobotsTxt,
+                    &String::from_utf8_lossy(address),
+                    &mut terms.licenses,
+                );
             }
         }
         terms
     }
 
-    /// Returns the terms of the path (with its query) of a URL. In each vocabulary the rules with the longest pattern
-    /// count; equal ones count together.
+    /// Returns the terms of the path (with its query) of a URL. In each vocabulary the rules with
+    /// the longest pattern count; equal ones count together.
     pub fn at(&self, path: &str) -> Vec<Term> {
         let mut terms = Vec::new();
         if !self.rules.is_empty() {
@@ -226,7 +234,9 @@ impl RobotsTerms {
                     let of_it = self.rules.iter().filter(|rule| rule.vocabulary == vocabulary);
                     of_it.filter(|rule| matches(&rule.pattern, &path))
                 };
-                let Some(longest) = matching().map(|rule| rule.pattern.len()).max() else { continue };
+                let Some(longest) = matching().map(|rule| rule.pattern.len()).max() else {
+                    continue;
+                };
                 for rule in matching().filter(|rule| rule.pattern.len() == longest) {
                     terms.extend(rule.terms.iter().cloned());
                 }
@@ -243,16 +253,20 @@ impl RobotsTerms {
 
     /// Returns about how many bytes of memory the terms take.
     pub fn bytes(&self) -> usize {
-        let rule = |rule: &TermRule| size_of::<TermRule>() + rule.pattern.len() + rule.terms.len() * size_of::<Term>();
-        let licenses =
-            self.licenses.iter().map(|term| size_of::<Term>() + term.license.as_ref().map_or(0, |l| l.len()));
+        let rule = |rule: &TermRule| {
+            size_of::<TermRule>() + rule.pattern.len() + rule.terms.len() * size_of::<Term>()
+        };
+        let licenses = self
+            .licenses
+            .iter()
+            .map(|term| size_of::<Term>() + term.license.as_ref().map_or(0, |l| l.len()));
         self.rules.iter().map(rule).sum::<usize>() + licenses.sum::<usize>()
     }
 }
 
 impl TermRule {
-    /// Reads `[/path] preferences`. `None` without a term that can be read: a pattern without terms does not hide a
-    /// shorter one.
+    /// Reads `[/path] preferences`. `None` without a term that can be read: a pattern without terms
+    /// does not hide a shorter one.
     fn read(vocabulary: Vocabulary, value: &str) -> Option<Self> {
         let (pattern, value) = match value.starts_with('/') {
             true => value.split_once([' ', '\t'])?,
@@ -263,7 +277,11 @@ impl TermRule {
         }
         let mut terms = Vec::new();
         preferences(vocabulary, TermPlace::RobotsTxt, value, &mut terms);
-        (!terms.is_empty()).then(|| Self { vocabulary, pattern: normal(pattern).into(), terms: terms.into() })
+        (!terms.is_empty()).then(|| Self {
+            vocabulary,
+            pattern: normal(pattern).into(),
+            terms: terms.into(),
+        })
     }
 
     /// Returns whether it reserves its paths against a purpose.
@@ -272,11 +290,13 @@ impl TermRule {
     }
 }
 
-/// Returns a path or pattern with its escapes in one form: characters that need none stand for themselves, all others
-/// are escaped in upper case.
+/// Returns a path or pattern with its escapes in one form: characters that need none stand for
+/// themselves, all others are escaped in upper case.
 pub(super) fn normal(path: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
+    let digit = |byte: Option<&u8>| {
+        byte.and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8)
+    };
     let bytes = path.as_bytes();
     let mut out = String::with_capacity(path.len());
     let escape = |out: &mut String, byte: u8| {
@@ -305,8 +325,8 @@ pub(super) fn normal(path: &str) -> String {
     out
 }
 
-/// Returns whether a pattern with `*` and a final `$` matches the beginning of `path`. The leftmost place of each part
-/// leaves most for the next one, so that no part is searched for twice.
+/// Returns whether a pattern with `*` and a final `$` matches the beginning of `path`. The leftmost
+/// place of each part leaves most for the next one, so that no part is searched for twice.
 pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let (pattern, is_whole) = match pattern.strip_suffix('$') {
         Some(pattern) => (pattern, true),
@@ -334,7 +354,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn at(text: &str, path: &str) -> Vec<String> {
-        RobotsTerms::read(text.as_bytes(), "ExampleBot/1.0").at(path).iter().map(Term::to_string).collect()
+        RobotsTerms::read(text.as_bytes(), "ExampleBot/1.0")
+            .at(path)
+            .iter()
+            .map(Term::to_string)
+            .collect()
     }
 
     #[test]
@@ -342,14 +366,19 @@ mod tests {
         let text = "Content-Usage: search=n\nUser-agent: other\nContent-Usage: search=n\n\nUser-Agent: *\nAllow: /\n\
                     content-usage : train-ai=n # why\n";
         assert_eq!(at(text, "/"), ["train-ai=n content-usage robots.txt"]);
-        let own =
-            format!("{text}\nuser-agent: other\nuser-agent: EXAMPLEBOT\nDisallow: /x\nContent-Signal: ai-train=yes");
+        let own = format!(
+            "{text}\nuser-agent: other\nuser-agent: EXAMPLEBOT\nDisallow: /x\nContent-Signal: ai-train=yes"
+        );
         assert_eq!(at(&own, "/a"), ["train-ai=y content-signal robots.txt"]);
         let silent = format!("{text}\nuser-agent: examplebot\nDisallow: /x\n");
         assert!(at(&silent, "/a").is_empty(), "its own group says nothing");
-        let two =
-            format!("{own}\nUser-agent: a\nContent-Usage: search=n\nUser-agent: ExampleBot\nContent-Usage: search=y");
-        assert_eq!(at(&two, "/a"), ["search=y content-usage robots.txt", "train-ai=y content-signal robots.txt"]);
+        let two = format!(
+            "{own}\nUser-agent: a\nContent-Usage: search=n\nUser-agent: ExampleBot\nContent-Usage: search=y"
+        );
+        assert_eq!(
+            at(&two, "/a"),
+            ["search=y content-usage robots.txt", "train-ai=y content-signal robots.txt"]
+        );
     }
 
     #[test]
@@ -362,8 +391,15 @@ mod tests {
         };
         assert_eq!(usage("/"), ["train-ai=n"]);
         assert_eq!(usage("/a/c"), ["train-ai=y", "search=n"]);
-        assert_eq!(usage("/a/b/c"), ["train-ai=y", "search=n"], "a rule that cannot be read hides none");
-        assert_eq!((usage("/a/x.pdf"), usage("/a/x.pdf?y").len()), (vec!["train-ai=n".to_owned()], 2));
+        assert_eq!(
+            usage("/a/b/c"),
+            ["train-ai=y", "search=n"],
+            "a rule that cannot be read hides none"
+        );
+        assert_eq!(
+            (usage("/a/x.pdf"), usage("/a/x.pdf?y").len()),
+            (vec!["train-ai=n".to_owned()], 2)
+        );
         assert_eq!(at(text, "/").len(), 2, "each vocabulary has its own longest path");
     }
 
@@ -389,10 +425,17 @@ mod tests {
     #[test]
     fn a_group_is_for_the_crawler_with_its_product_token() {
         let name_for = |line: &str, agent: &str| {
-            let text = format!("User-agent: *\nDisallow: /any\n\n{line}\nDisallow: /own\nContent-Usage: train-ai=n\n");
+            let text = format!(
+                "User-agent: *\nDisallow: /any\n\n{line}\nDisallow: /own\nContent-Usage: train-ai=n\n"
+            );
             let group = RobotsGroup::read(text.as_bytes(), agent);
-            let (is_own, has_terms) = (group.access_rules().ends_with(b"/own"), !RobotsTerms::of(&group).is_empty());
-            assert_eq!((is_own, has_terms), (group.name() != "*", group.name() != "*"), "{line}: one group for both");
+            let (is_own, has_terms) =
+                (group.access_rules().ends_with(b"/own"), !RobotsTerms::of(&group).is_empty());
+            assert_eq!(
+                (is_own, has_terms),
+                (group.name() != "*", group.name() != "*"),
+                "{line}: one group for both"
+            );
             group.name().to_owned()
         };
         for (line, agent, name) in [
@@ -428,7 +471,8 @@ mod tests {
 
     #[test]
     fn no_number_of_rules_hides_one_that_reserves() {
-        let many: String = (0..2 * MAX_RULES).map(|n| format!("Content-Usage: /{n} train-ai=y\n")).collect();
+        let many: String =
+            (0..2 * MAX_RULES).map(|n| format!("Content-Usage: /{n} train-ai=y\n")).collect();
         let text = format!("User-agent: *\n{many}Content-Usage: /late train-ai=n\n");
         assert_eq!(at(&text, "/late"), ["train-ai=n content-usage robots.txt"]);
         assert_eq!(RobotsTerms::read(text.as_bytes(), "x").rules.len(), MAX_RULES + 1);

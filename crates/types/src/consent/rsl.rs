@@ -1,7 +1,8 @@
-//! Terms in files of RSL (Really Simple Licensing 1.0): the uses that a licence permits, and those that it prohibits.
+//! Terms in files of RSL (Really Simple Licensing 1.0): the uses that a licence permits, and those
+//! that it prohibits.
 //!
-//! Invariants: a file has at most [`MAX_RSL_BYTES`] bytes, [`MAX_NODES`] nodes and no document type, or it says nothing. A
-//! use that no element names is unknown.
+//! Invariants: a file has at most [`MAX_RSL_BYTES`] bytes, [`MAX_NODES`] nodes and no document
+//! type, or it says nothing. A use that no element names is unknown.
 //!
 //! Must not know: where a file came from, and how a licence is obtained.
 
@@ -31,7 +32,8 @@ pub struct RslTerms {
 /// The terms of a `content` element.
 #[derive(Clone, Debug)]
 struct ContentTerms {
-    /// Host, and port if there is one, of an address with a scheme. A path alone applies to each site that names the file.
+    /// Host, and port if there is one, of an address with a scheme. A path alone applies to each
+    /// site that names the file.
     authority: Option<Box<str>>,
     /// Pattern of paths, with its escapes in one form.
     pattern: Box<str>,
@@ -54,18 +56,25 @@ impl RslTerms {
     /// ```
     pub fn read(text: &[u8]) -> Self {
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MAX_RSL_BYTES);
-        let options = ParsingOptions { allow_dtd: false, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
+        let options = ParsingOptions {
+            allow_dtd: false,
+            nodes_limit: MAX_NODES,
+            ..ParsingOptions::default()
+        };
         let text = text.map(|text| text.trim_start_matches('\u{feff}').trim_start());
-        let Some(document) = text.and_then(|text| Document::parse_with_options(text, options).ok()) else {
+        let Some(document) = text.and_then(|text| Document::parse_with_options(text, options).ok())
+        else {
             return Self::default();
         };
         let root = document.root_element();
-        let contents = elements(root, "content").filter(|_| is_named(root, "rsl")).filter_map(ContentTerms::read);
+        let contents = elements(root, "content")
+            .filter(|_| is_named(root, "rsl"))
+            .filter_map(ContentTerms::read);
         Self { contents: contents.collect() }
     }
 
-    /// Returns the terms of `url`, whose site names the file at `place`. The `content` elements with the longest pattern
-    /// count; equal ones count together.
+    /// Returns the terms of `url`, whose site names the file at `place`. The `content` elements
+    /// with the longest pattern count; equal ones count together.
     pub fn at(&self, url: &Url, place: TermPlace) -> Vec<Term> {
         let path = normal(&url[Position::BeforePath..Position::AfterQuery]);
         let authority = &url[Position::BeforeHost..Position::AfterPort];
@@ -75,10 +84,14 @@ impl RslTerms {
             };
             self.contents.iter().filter(of_host).filter(|content| matches(&content.pattern, &path))
         };
-        let Some(longest) = matching().map(|content| content.pattern.len()).max() else { return Vec::new() };
+        let Some(longest) = matching().map(|content| content.pattern.len()).max() else {
+            return Vec::new();
+        };
         let decisive = matching().filter(|content| content.pattern.len() == longest);
         let purposes = decisive.flat_map(|content| &content.purposes);
-        purposes.map(|(purpose, allowed)| Term::new(Vocabulary::Rsl, place, *purpose, *allowed)).collect()
+        purposes
+            .map(|(purpose, allowed)| Term::new(Vocabulary::Rsl, place, *purpose, *allowed))
+            .collect()
     }
 }
 
@@ -101,13 +114,14 @@ impl ContentTerms {
             prohibited.extend(usages(license, "prohibits"));
             let permitted = usages(license, "permits");
             let is_free = elements(license, "payment").all(|payment| {
-                payment
-                    .attribute("type")
-                    .is_none_or(|kind| FREE.iter().any(|free| kind.trim().eq_ignore_ascii_case(free)))
+                payment.attribute("type").is_none_or(|kind| {
+                    FREE.iter().any(|free| kind.trim().eq_ignore_ascii_case(free))
+                })
             });
             // A licence for some users or countries may not be one for this crawler.
             let is_limited = ["permits", "prohibits"].into_iter().any(|name| {
-                elements(license, name).any(|one| one.attribute("type").is_some_and(|kind| kind.trim() != "usage"))
+                elements(license, name)
+                    .any(|one| one.attribute("type").is_some_and(|kind| kind.trim() != "usage"))
             });
             match (has_server || !is_free, is_limited) {
                 (true, _) => withheld.extend(permitted),
@@ -122,15 +136,21 @@ impl ContentTerms {
             let is_granted = granted.contains(purpose);
             (is_granted || withheld.contains(purpose)).then_some(is_granted)
         };
-        let purposes: Vec<_> = PURPOSES.iter().filter_map(|purpose| Some((*purpose, allowed(purpose)?))).collect();
+        let purposes: Vec<_> =
+            PURPOSES.iter().filter_map(|purpose| Some((*purpose, allowed(purpose)?))).collect();
         let authority = authority.map(Into::into);
-        (!purposes.is_empty()).then(|| Self { authority, pattern: normal(pattern).into(), purposes })
+        (!purposes.is_empty()).then(|| Self {
+            authority,
+            pattern: normal(pattern).into(),
+            purposes,
+        })
     }
 }
 
 /// Returns the purposes that the usage elements of a licence name.
 fn usages(license: Node<'_, '_>, name: &'static str) -> Vec<Purpose> {
-    let of_usage = |one: &Node<'_, '_>| one.attribute("type").is_some_and(|kind| kind.trim() == "usage");
+    let of_usage =
+        |one: &Node<'_, '_>| one.attribute("type").is_some_and(|kind| kind.trim() == "usage");
     let texts = elements(license, name).filter(of_usage).filter_map(|one| one.text());
     // Version 1.0 separates uses by spaces; its drafts used commas, and other names.
     let names = texts.flat_map(|text| text.split(|c: char| c.is_whitespace() || c == ','));
@@ -151,7 +171,9 @@ fn elements<'a, 'i>(node: Node<'a, 'i>, name: &'static str) -> impl Iterator<Ite
 
 fn is_named(node: Node<'_, '_>, name: &str) -> bool {
     let tag = node.tag_name();
-    node.is_element() && tag.name() == name && tag.namespace().is_none_or(|namespace| namespace == NAMESPACE)
+    node.is_element()
+        && tag.name() == name
+        && tag.namespace().is_none_or(|namespace| namespace == NAMESPACE)
 }
 
 #[cfg(test)]
@@ -164,7 +186,9 @@ mod tests {
     }
 
     fn file(contents: &str) -> String {
-        format!("<?xml version=\"1.0\"?>\n<rsl xmlns=\"https://rslstandard.org/rsl\">{contents}</rsl>")
+        format!(
+            "<?xml version=\"1.0\"?>\n<rsl xmlns=\"https://rslstandard.org/rsl\">{contents}</rsl>"
+        )
     }
 
     fn content(url: &str, license: &str) -> String {
@@ -177,30 +201,51 @@ mod tests {
     #[test]
     fn each_use_has_its_purposes_and_a_prohibition_wins() {
         let uses = |element: &str, uses: &str| {
-            at(&file(&content("/", &format!("<{element} type=\"usage\">{uses}</{element}>"))), "https://e.org/a")
+            at(
+                &file(&content("/", &format!("<{element} type=\"usage\">{uses}</{element}>"))),
+                "https://e.org/a",
+            )
         };
         assert_eq!(uses("permits", "search ai-input"), ["search=y", "ai-input=y"]);
         assert_eq!(uses("prohibits", "ai-train"), ["train-ai=n"]);
         assert_eq!(uses("prohibits", "AI-ALL,ai-index"), ["train-ai=n", "ai-input=n"]);
         assert_eq!(uses("permits", "all"), ["search=y", "train-ai=y", "ai-input=y"]);
         assert!(uses("permits", "ai-index unheard-of").is_empty());
-        let both = "<permits type=\"usage\">all</permits><prohibits type=\"usage\">ai-train</prohibits>";
-        assert_eq!(at(&file(&content("/", both)), "https://e.org/a"), ["search=y", "train-ai=n", "ai-input=y"]);
+        let both =
+            "<permits type=\"usage\">all</permits><prohibits type=\"usage\">ai-train</prohibits>";
+        assert_eq!(
+            at(&file(&content("/", both)), "https://e.org/a"),
+            ["search=y", "train-ai=n", "ai-input=y"]
+        );
         let users = "<permits type=\"user\">search</permits><prohibits>ai-train</prohibits>";
-        assert!(at(&file(&content("/", users)), "https://e.org/a").is_empty(), "only uses are read");
+        assert!(
+            at(&file(&content("/", users)), "https://e.org/a").is_empty(),
+            "only uses are read"
+        );
     }
 
     #[test]
     fn a_licence_that_has_to_be_paid_or_obtained_does_not_permit() {
-        let with = |payment: &str| at(&file(&content("/", &format!("{SEARCH}{payment}"))), "https://e.org/a");
-        for free in ["", "<payment type=\"free\"/>", "<payment type=\"attribution\"><standard>x</standard></payment>"] {
+        let with = |payment: &str| {
+            at(&file(&content("/", &format!("{SEARCH}{payment}"))), "https://e.org/a")
+        };
+        for free in [
+            "",
+            "<payment type=\"free\"/>",
+            "<payment type=\"attribution\"><standard>x</standard></payment>",
+        ] {
             assert_eq!(with(free), ["search=y"], "{free}");
         }
         for paid in ["crawl", "use", "subscription", "unheard-of"] {
             assert_eq!(with(&format!("<payment type=\"{paid}\"/>")), ["search=n"], "{paid}");
         }
-        assert!(with("<permits type=\"user\">education</permits>").is_empty(), "it may not be for this crawler");
-        let server = format!("<content url=\"/\" server=\"https://l.org\"><license>{SEARCH}</license></content>");
+        assert!(
+            with("<permits type=\"user\">education</permits>").is_empty(),
+            "it may not be for this crawler"
+        );
+        let server = format!(
+            "<content url=\"/\" server=\"https://l.org\"><license>{SEARCH}</license></content>"
+        );
         assert_eq!(at(&file(&server), "https://e.org/a"), ["search=n"]);
         let two = format!(
             "<content url=\"/\"><license>{SEARCH}<payment type=\"crawl\"/></license><license>{SEARCH}</license></content>"

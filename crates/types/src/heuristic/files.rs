@@ -1,12 +1,12 @@
 //! The suffixes that mean a file: the shipped ones, with a crawler's own changes.
 //!
-//! Invariants: a suffix means either files or pages for all attempts of a process, replayed ones included, because
-//! their evidence is separate.
+//! Invariants: a suffix means either files or pages for all attempts of a process, replayed ones
+//! included, because their evidence is separate.
 
 use super::url::{ContentKind, Suffix};
 
-/// The suffixes that mean a file. The default has the shipped ones: documents, images, audio, video, archives,
-/// programs, data.
+/// The suffixes that mean a file. The default has the shipped ones: documents, images, audio,
+/// video, archives, programs, data.
 ///
 /// ```
 /// use fetchwise_types::heuristic::files::FileSuffixes;
@@ -21,7 +21,8 @@ use super::url::{ContentKind, Suffix};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct FileSuffixes {
-    /// The suffixes whose kind differs from the shipped one. They are few, so a linear search is fast.
+    /// The suffixes whose kind differs from the shipped one. They are few, so a linear search is
+    /// fast.
     changed: Vec<(Suffix, ContentKind)>,
 }
 
@@ -49,7 +50,8 @@ impl FileSuffixes {
         self.with(suffix, ContentKind::Page)
     }
 
-    /// Returns the kind of `suffix` (with or without its dot); a text that is not a valid suffix means a page.
+    /// Returns the kind of `suffix` (with or without its dot); a text that is not a valid suffix
+    /// means a page.
     pub fn kind_of(&self, suffix: &str) -> ContentKind {
         self.kind(read(suffix).ok())
     }
@@ -61,7 +63,8 @@ impl FileSuffixes {
         Ok(self)
     }
 
-    /// Returns file or page, by the suffix of a URL as [`suffix_of`](super::url::suffix_of) returns it.
+    /// Returns file or page, by the suffix of a URL as [`suffix_of`](super::url::suffix_of) returns
+    /// it.
     #[inline]
     pub fn kind(&self, suffix: Option<Suffix>) -> ContentKind {
         let Some(suffix) = suffix else { return ContentKind::Page };

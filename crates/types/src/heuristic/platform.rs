@@ -1,5 +1,5 @@
-//! `video_platform`: the video platform of a page, by its host. A shipped [`UrlExtractor`]; the program registers it,
-//! and a crawler can.
+//! `video_platform`: the video platform of a page, by its host. A shipped [`UrlExtractor`]; the
+//! program registers it, and a crawler can.
 //!
 //! Must not know: which fetcher works for a platform. That is learned.
 
@@ -46,7 +46,9 @@ impl UrlExtractor for VideoPlatform {
 }
 
 fn platform_of(host: &str) -> Option<&'static str> {
-    let is_of = |known: &str| host.strip_suffix(known).is_some_and(|before| before.is_empty() || before.ends_with('.'));
+    let is_of = |known: &str| {
+        host.strip_suffix(known).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    };
     PLATFORMS.iter().find(|(known, _)| is_of(known)).map(|(_, platform)| *platform)
 }
 

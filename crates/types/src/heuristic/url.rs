@@ -1,7 +1,8 @@
-//! The heuristics before the fetch: features borrowed from a URL, extracted in one pass without an allocation.
+//! The heuristics before the fetch: features borrowed from a URL, extracted in one pass without an
+//! allocation.
 //!
-//! Owns: which URLs can be fetched at all ([`fetchable`]), and the types `domain`, `site`, `suffix`, `contains_*`,
-//! `path_depth`, `domain_suffix` and `domain_path`.
+//! Owns: which URLs can be fetched at all ([`fetchable`]), and the types `domain`, `site`,
+//! `suffix`, `contains_*`, `path_depth`, `domain_suffix` and `domain_path`.
 //!
 //! Must not know: the evidence about any of them.
 
@@ -14,10 +15,12 @@ use url::{Host, Position, Url};
 
 use super::Heuristic;
 
-/// The longest accepted URL, in bytes. Longer ones are not addresses of pages, and each attempt stores its URL.
+/// The longest accepted URL, in bytes. Longer ones are not addresses of pages, and each attempt
+/// stores its URL.
 pub const MAX_URL_BYTES: usize = 64 << 10;
 
-/// The longest first path segment with evidence, in bytes; a longer one is data, not a section of a site.
+/// The longest first path segment with evidence, in bytes; a longer one is data, not a section of a
+/// site.
 const MAX_SEGMENT_BYTES: usize = 128;
 
 /// The reason why a URL cannot be fetched. The message names the URL, shortened.
@@ -56,8 +59,8 @@ pub enum UrlError {
     },
 }
 
-/// Reads `text` as a URL that can be fetched: http or https, with a host. Removes user info and fragment, so that
-/// neither is logged. Cost: one parse.
+/// Reads `text` as a URL that can be fetched: http or https, with a host. Removes user info and
+/// fragment, so that neither is logged. Cost: one parse.
 ///
 /// # Errors
 /// [`UrlError`] names the URL and the error in it.
@@ -72,7 +75,8 @@ pub fn parse(text: &str) -> Result<Url, UrlError> {
     if text.len() > MAX_URL_BYTES {
         return Err(UrlError::TooLong { url: shown(text), bytes: text.len() });
     }
-    let mut url = Url::parse(text).map_err(|reason| UrlError::Parse { url: shown(text), reason })?;
+    let mut url =
+        Url::parse(text).map_err(|reason| UrlError::Parse { url: shown(text), reason })?;
     fetchable(&url)?;
     if !url.username().is_empty() || url.password().is_some() {
         // Both are infallible on a URL with a host, which `fetchable` has just checked.
@@ -102,8 +106,8 @@ pub fn fetchable(url: &Url) -> Result<(), UrlError> {
     }
 }
 
-/// File or page. Their evidence is separate, since the fetcher that works for a site's pages may not work for its PDF
-/// files.
+/// File or page. Their evidence is separate, since the fetcher that works for a site's pages may
+/// not work for its PDF files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ContentKind {
@@ -115,11 +119,12 @@ pub enum ContentKind {
 
 /// The suffixes that make a URL a [`ContentKind::File`], sorted, without the dot.
 pub const FILE_SUFFIXES: &[&str] = &[
-    "7z", "aac", "apk", "arj", "avi", "avif", "bin", "bmp", "bz2", "css", "csv", "deb", "dmg", "doc", "docx", "eot",
-    "epub", "exe", "flac", "flv", "gif", "gz", "heic", "ico", "iso", "jar", "jpeg", "jpg", "js", "json", "jsonl",
-    "m4a", "m4v", "mjs", "mkv", "mobi", "mov", "mp3", "mp4", "mpeg", "mpg", "msi", "ndjson", "odp", "ods", "odt",
-    "oga", "ogg", "ogv", "opus", "otf", "pdf", "png", "ppt", "pptx", "ps", "rar", "rpm", "rtf", "so", "svg", "tar",
-    "tgz", "tif", "tiff", "tsv", "ttf", "txt", "wasm", "wav", "webm", "webp", "wma", "wmv", "woff", "woff2", "xls",
+    "7z", "aac", "apk", "arj", "avi", "avif", "bin", "bmp", "bz2", "css", "csv", "deb", "dmg",
+    "doc", "docx", "eot", "epub", "exe", "flac", "flv", "gif", "gz", "heic", "ico", "iso", "jar",
+    "jpeg", "jpg", "js", "json", "jsonl", "m4a", "m4v", "mjs", "mkv", "mobi", "mov", "mp3", "mp4",
+    "mpeg", "mpg", "msi", "ndjson", "odp", "ods", "odt", "oga", "ogg", "ogv", "opus", "otf", "pdf",
+    "png", "ppt", "pptx", "ps", "rar", "rpm", "rtf", "so", "svg", "tar", "tgz", "tif", "tiff",
+    "tsv", "ttf", "txt", "wasm", "wav", "webm", "webp", "wma", "wmv", "woff", "woff2", "xls",
     "xlsx", "xml", "xz", "zip", "zst",
 ];
 
@@ -153,8 +158,8 @@ pub struct Suffix {
 }
 
 impl Suffix {
-    /// Returns the suffix of a path's last segment: at most ten letters and digits after a dot, at least one of them a
-    /// letter.
+    /// Returns the suffix of a path's last segment: at most ten letters and digits after a dot, at
+    /// least one of them a letter.
     pub(super) fn of_segment(segment: &str) -> Option<Self> {
         let dot = segment.bytes().rposition(|b| b == b'.')?;
         let extension = &segment[dot + 1..];
@@ -242,12 +247,17 @@ impl<'u> UrlFeatures<'u> {
             Some(Host::Domain(_)) => registrable_domain(domain).unwrap_or(domain),
             _ => domain,
         };
-        let mut features = Self { domain, site, suffix: None, flags: [false; 4], path_depth: 0, section: None };
+        let mut features =
+            Self { domain, site, suffix: None, flags: [false; 4], path_depth: 0, section: None };
         let path = url.path().strip_prefix('/').unwrap_or(url.path());
-        // Segments are short: stepping through their bytes is faster than any search that needs a set-up.
+        // Segments are short: stepping through their bytes is faster than any search that needs a
+        // set-up.
         let (mut start, mut last) = (0, false);
         while !last {
-            let end = path.as_bytes()[start..].iter().position(|&b| b == b'/').map_or(path.len(), |len| start + len);
+            let end = path.as_bytes()[start..]
+                .iter()
+                .position(|&b| b == b'/')
+                .map_or(path.len(), |len| start + len);
             let segment = &path[start..end];
             (start, last) = (end + 1, end == path.len());
             if segment.is_empty() {
@@ -267,8 +277,8 @@ impl<'u> UrlFeatures<'u> {
         Ok(features)
     }
 
-    /// Returns whether the domain is a registrable domain itself, not a subdomain. The site's name is always the end of
-    /// the domain's, so this compares their lengths only.
+    /// Returns whether the domain is a registrable domain itself, not a subdomain. The site's name
+    /// is always the end of the domain's, so this compares their lengths only.
     #[inline]
     pub fn is_site(&self) -> bool {
         self.site.len() == self.domain.len()
@@ -288,7 +298,10 @@ impl<'u> UrlFeatures<'u> {
         out.push(Heuristic::new("site", self.site.to_owned()));
         if let Some(suffix) = self.suffix {
             out.push(Heuristic::new("suffix", suffix.as_str().to_owned()));
-            out.push(Heuristic::new("domain_suffix", format!("{}|{}", self.domain, suffix.as_str())));
+            out.push(Heuristic::new(
+                "domain_suffix",
+                format!("{}|{}", self.domain, suffix.as_str()),
+            ));
         }
         for (&flag, set) in FLAGS.iter().zip(self.flags) {
             if set {
@@ -303,7 +316,8 @@ impl<'u> UrlFeatures<'u> {
     }
 }
 
-/// Returns `host` as the `domain` heuristic has it: without `www.` and trailing dots. `www.com` stays unchanged.
+/// Returns `host` as the `domain` heuristic has it: without `www.` and trailing dots. `www.com`
+/// stays unchanged.
 #[inline]
 pub fn domain_of(host: &str) -> &str {
     let host = host.trim_end_matches('.');
@@ -313,8 +327,8 @@ pub fn domain_of(host: &str) -> &str {
     }
 }
 
-/// Returns the registrable domain of `domain`, or `domain` itself if it has none (`localhost`, a public suffix, an
-/// address).
+/// Returns the registrable domain of `domain`, or `domain` itself if it has none (`localhost`, a
+/// public suffix, an address).
 #[inline]
 pub fn site_of(domain: &str) -> &str {
     if domain.starts_with('[') || domain.parse::<std::net::Ipv4Addr>().is_ok() {
@@ -323,8 +337,9 @@ pub fn site_of(domain: &str) -> &str {
     registrable_domain(domain).unwrap_or(domain)
 }
 
-/// Returns the suffix in the text of a URL without parsing it. For attempts, whose URL was parsed when they were made:
-/// it is the suffix that [`UrlFeatures::extract`] finds. Cost: linear in the length of the text.
+/// Returns the suffix in the text of a URL without parsing it. For attempts, whose URL was parsed
+/// when they were made: it is the suffix that [`UrlFeatures::extract`] finds. Cost: linear in the
+/// length of the text.
 ///
 /// ```
 /// use fetchwise_types::heuristic::url::suffix_of;
@@ -335,7 +350,8 @@ pub fn site_of(domain: &str) -> &str {
 pub fn suffix_of(url: &str) -> Option<Suffix> {
     let end = memchr::memchr2(b'?', b'#', url.as_bytes()).unwrap_or(url.len());
     let bytes = &url.as_bytes()[..end];
-    let scheme = bytes.iter().position(|&b| b == b':').filter(|&colon| bytes[colon..].starts_with(b"://"));
+    let scheme =
+        bytes.iter().position(|&b| b == b':').filter(|&colon| bytes[colon..].starts_with(b"://"));
     // The authority is not part of the path: a bare `https://example.zip` is a page.
     let authority = scheme.map_or(0, |colon| colon + 3);
     let segment = match memchr::memrchr(b'/', &bytes[authority..]) {
@@ -346,8 +362,8 @@ pub fn suffix_of(url: &str) -> Option<Suffix> {
     Suffix::of_segment(segment)
 }
 
-/// Returns whether a heuristic of type `kind` is extracted from the URL by [`UrlFeatures`]. The types of custom
-/// extractors and those of responses are not.
+/// Returns whether a heuristic of type `kind` is extracted from the URL by [`UrlFeatures`]. The
+/// types of custom extractors and those of responses are not.
 #[inline]
 pub fn is_of_url(kind: &str) -> bool {
     matches!(kind, "domain" | "site" | "suffix" | "domain_suffix" | "domain_path" | "path_depth")
@@ -360,7 +376,8 @@ pub fn identity(url: &Url) -> &str {
     &url[..Position::AfterQuery]
 }
 
-/// Returns the text of a URL without its user and password, for people. An invalid URL may contain them, too.
+/// Returns the text of a URL without its user and password, for people. An invalid URL may contain
+/// them, too.
 ///
 /// ```
 /// use fetchwise_types::heuristic::url::without_user;
@@ -370,13 +387,17 @@ pub fn identity(url: &Url) -> &str {
 /// ```
 pub fn without_user(text: &str) -> Cow<'_, str> {
     let is_slash = |c| matches!(c, '/' | '\\');
-    // The authority follows the slashes after the scheme; without them, whatever precedes an `@` may be a password.
+    // The authority follows the slashes after the scheme; without them, whatever precedes an `@`
+    // may be a password.
     let begin = match text.split_once(':') {
-        Some((_, rest)) if rest.starts_with(is_slash) => text.len() - rest.trim_start_matches(is_slash).len(),
+        Some((_, rest)) if rest.starts_with(is_slash) => {
+            text.len() - rest.trim_start_matches(is_slash).len()
+        }
         _ => 0,
     };
     let rest = &text[begin..];
-    let authority = &rest[..rest.find(|c| is_slash(c) || matches!(c, '?' | '#')).unwrap_or(rest.len())];
+    let authority =
+        &rest[..rest.find(|c| is_slash(c) || matches!(c, '?' | '#')).unwrap_or(rest.len())];
     match authority.rfind('@') {
         Some(at) => Cow::Owned(format!("{}{}", &text[..begin], &rest[at + 1..])),
         None => Cow::Borrowed(text),
@@ -425,9 +446,16 @@ mod tests {
         for suffix in FILE_SUFFIXES {
             let found = Suffix::of_segment(&format!("a.{}", suffix.to_uppercase()));
             assert_eq!(found.map(|found| found.kind()), Some(ContentKind::File), "{suffix}");
-            assert_eq!(found.unwrap().as_str().strip_prefix('.'), Some(*suffix), "as a URL's suffix is written");
+            assert_eq!(
+                found.unwrap().as_str().strip_prefix('.'),
+                Some(*suffix),
+                "as a URL's suffix is written"
+            );
         }
-        assert_eq!(Suffix::of_segment("a.html").map(|suffix| suffix.kind()), Some(ContentKind::Page));
+        assert_eq!(
+            Suffix::of_segment("a.html").map(|suffix| suffix.kind()),
+            Some(ContentKind::Page)
+        );
     }
 
     #[test]
@@ -493,12 +521,19 @@ mod tests {
 
     #[test]
     fn the_suffix_of_the_text_is_that_of_the_features() {
-        for text in
-            ["http://e.org/a.pdf?q=1", "http://e.org/a", "https://e.zip", "https://e.zip/", "http://e.org/a.HTML#x.pdf"]
-        {
+        for text in [
+            "http://e.org/a.pdf?q=1",
+            "http://e.org/a",
+            "https://e.zip",
+            "https://e.zip/",
+            "http://e.org/a.HTML#x.pdf",
+        ] {
             let url = Url::parse(text).unwrap();
             assert_eq!(suffix_of(text), UrlFeatures::extract(&url).unwrap().suffix, "{text}");
         }
-        assert_eq!(suffix_of("http://e.org/a.pdf?q=1").map(|suffix| suffix.kind()), Some(ContentKind::File));
+        assert_eq!(
+            suffix_of("http://e.org/a.pdf?q=1").map(|suffix| suffix.kind()),
+            Some(ContentKind::File)
+        );
     }
 }

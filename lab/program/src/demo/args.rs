@@ -9,11 +9,13 @@ use crate::failure::Failure;
 
 /// Crawl demo sites on this machine and watch learning happen
 ///
-/// Serves sites of many kinds on loopback (static, a React app, behind a challenge, PDF, flaky, drifting, closed,
-/// rate-limited) and crawls them round after round. On a terminal it draws the crawl: probes fade, a rebuilt site is
-/// learned again, a host is paused and tried again, a pace is found. Two other crawlers, one that always makes plain
-/// requests and one that always uses a browser, get their own copies of the sites, and the end shows the cost of each.
-/// Elsewhere, and with --plain, it prints a table. What it learns is discarded at the end unless --data-dir is given.
+/// Serves sites of many kinds on loopback (static, a React app, behind a challenge, PDF, flaky,
+/// drifting, closed, rate-limited) and crawls them round after round. On a terminal it draws the
+/// crawl: probes fade, a rebuilt site is learned again, a host is paused and tried again, a pace is
+/// found. Two other crawlers, one that always makes plain requests and one that always uses a
+/// browser, get their own copies of the sites, and the end shows the cost of each. Elsewhere, and
+/// with --plain, it prints a table. What it learns is discarded at the end unless --data-dir is
+/// given.
 #[derive(Debug, Args)]
 #[command(after_help = "Keys: q quits, p pauses and continues.\n\n\
     Examples:\n  fetchwise-lab demo\n  fetchwise-lab demo --serve\n  fetchwise-lab demo --plain --rounds 12\n  \

@@ -1,5 +1,6 @@
-//! Crawlers that learn nothing, for comparison: one always makes plain requests, one always uses a browser. Each has
-//! its own copy of the demo sites, which count its requests, so it affects no other crawler.
+//! Crawlers that learn nothing, for comparison: one always makes plain requests, one always uses a
+//! browser. Each has its own copy of the demo sites, which count its requests, so it affects no
+//! other crawler.
 
 use std::sync::Arc;
 
@@ -55,19 +56,29 @@ impl Baseline {
 }
 
 /// Returns whether a readable page arrived.
-async fn delivers(fetcher: &dyn Fetcher, detector: &Detector, places: &Semaphore, url: String) -> bool {
+async fn delivers(
+    fetcher: &dyn Fetcher,
+    detector: &Detector,
+    places: &Semaphore,
+    url: String,
+) -> bool {
     let Ok(url) = Url::parse(&url) else { return false };
     let Ok(_place) = places.acquire().await else { return false };
     match fetcher.fetch(Request::new(&url, &Limits::default())).await {
-        Ok(response) => matches!(detector.judge_page(&response.page(&url)).outcome, Outcome::Content),
+        Ok(response) => {
+            matches!(detector.judge_page(&response.page(&url)).outcome, Outcome::Content)
+        }
         Err(_) => false,
     }
 }
 
-/// Returns the counts of the sites. A page counts as rendered unless the client's user agent is `plain`.
+/// Returns the counts of the sites. A page counts as rendered unless the client's user agent is
+/// `plain`.
 pub(super) fn count(origin: &Origin, sites: &[DemoSite], plain: &str) -> RequestCounts {
     let mut counted = RequestCounts::default();
-    for seen in origin.requests().iter().filter(|seen| sites.iter().any(|place| place.host == seen.host)) {
+    for seen in
+        origin.requests().iter().filter(|seen| sites.iter().any(|place| place.host == seen.host))
+    {
         counted.requests += 1;
         match seen.is_page() {
             true if seen.user_agent() == Some(plain) => counted.plain += 1,

@@ -1,4 +1,5 @@
-//! The crawler of the demo, put together from the library: a log, a selector, and the fetchers that stay on this machine.
+//! The crawler of the demo, put together from the library: a log, a selector, and the fetchers that
+//! stay on this machine.
 //!
 //! Owns: its assembly and its end. Must not know: the sites, and how the demo shows the crawl.
 
@@ -124,7 +125,8 @@ async fn served(
     journal: &Arc<Journal>,
     detector: &Arc<Detector>,
 ) -> Result<(Arc<Selector>, Option<Dashboard>), Failure> {
-    let classifier = Arc::new(Detector::new().with_options(DetectorOptions::default().counting_all()));
+    let classifier =
+        Arc::new(Detector::new().with_options(DetectorOptions::default().counting_all()));
     let server = Server::new(Parts {
         selector,
         journal: Arc::clone(journal),
@@ -151,8 +153,10 @@ fn with_browsers(
     let mut browsers = Vec::new();
     match browser {
         Ok(program) => {
-            let stealth =
-                BrowserOptions { user_agent: UserAgent::Custom(STEALTH_AGENT.to_owned()), ..BrowserOptions::stealth() };
+            let stealth = BrowserOptions {
+                user_agent: UserAgent::Custom(STEALTH_AGENT.to_owned()),
+                ..BrowserOptions::stealth()
+            };
             for options in [BrowserOptions::default(), stealth] {
                 let browser = BrowserFetcher::new(program.clone(), options, dialer.clone());
                 let browser = Arc::new(browser.map_err(Failure::usage)?);

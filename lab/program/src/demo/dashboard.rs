@@ -47,8 +47,8 @@ async fn listen() -> Result<TcpListener, Failure> {
     let at = |port| TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     match at(PORT).await {
         Ok(listener) => Ok(listener),
-        Err(_) => {
-            at(0).await.map_err(|error| Failure::failed(format_args!("cannot listen for the dashboard: {error}")))
-        }
+        Err(_) => at(0).await.map_err(|error| {
+            Failure::failed(format_args!("cannot listen for the dashboard: {error}"))
+        }),
     }
 }

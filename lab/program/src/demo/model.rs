@@ -156,7 +156,12 @@ pub(super) struct DemoModel {
 }
 
 impl DemoModel {
-    pub(super) fn new(places: &[DemoSite], crawlers: &[&'static str], rounds: usize, render_cost: f64) -> Self {
+    pub(super) fn new(
+        places: &[DemoSite],
+        crawlers: &[&'static str],
+        rounds: usize,
+        render_cost: f64,
+    ) -> Self {
         let site = |place: &DemoSite| Site {
             name: place.name,
             host: place.host,
@@ -165,7 +170,11 @@ impl DemoModel {
             confidence: 0.0,
             paused_until: None,
         };
-        let crawled = |name: &&'static str| CrawlerCosts { name, counted: RequestCounts::default(), costs: Vec::new() };
+        let crawled = |name: &&'static str| CrawlerCosts {
+            name,
+            counted: RequestCounts::default(),
+            costs: Vec::new(),
+        };
         Self {
             began: Instant::now(),
             round: 0,
@@ -226,8 +235,8 @@ impl DemoModel {
         }
     }
 
-    /// Returns how many decisions of round number `index` were probes, inferred and learned; none if nothing was
-    /// requested.
+    /// Returns how many decisions of round number `index` were probes, inferred and learned; none
+    /// if nothing was requested.
     pub(super) fn mix(&self, index: usize) -> Option<DecisionCounts> {
         let mut mix = DecisionCounts::default();
         for result in self.sites.iter().filter_map(|site| site.results.get(index)) {
@@ -259,21 +268,30 @@ impl DecisionCounts {
 }
 
 /// Returns a line of news about the newest page of a site, if there is any.
-fn news(name: &str, results: &[PageResult], before: Option<PageResult>, now: PageResult) -> Option<String> {
+fn news(
+    name: &str,
+    results: &[PageResult],
+    before: Option<PageResult>,
+    now: PageResult,
+) -> Option<String> {
     let way = |result: PageResult| match result {
         PageResult::Page { way, .. } => way,
         _ => None,
     };
-    let last_way = results[..results.len().saturating_sub(1)].iter().rev().find_map(|result| way(*result));
+    let last_way =
+        results[..results.len().saturating_sub(1)].iter().rev().find_map(|result| way(*result));
     match (before, now) {
         (Some(PageResult::Paused), PageResult::Failed { .. }) => {
             Some(format!("{name}: the trial failed, still closed"))
         }
-        (Some(PageResult::Paused), PageResult::Page { .. }) => Some(format!("{name}: open again after its pause")),
+        (Some(PageResult::Paused), PageResult::Page { .. }) => {
+            Some(format!("{name}: open again after its pause"))
+        }
         (Some(PageResult::Paused), PageResult::Paused) => None,
         (_, PageResult::Paused) => Some(format!("{name}: paused")),
         (_, result)
-            if result.is_learned() && !results[..results.len() - 1].iter().any(|result| result.is_learned()) =>
+            if result.is_learned()
+                && !results[..results.len() - 1].iter().any(|result| result.is_learned()) =>
         {
             Some(format!("{name}: learned, {} from now on", way(result)?.name()))
         }
@@ -294,7 +312,13 @@ mod tests {
     use super::*;
 
     fn came(by: &str, source: Source) -> Report {
-        Report { fetcher: Some(by.to_owned()), source: Some(source), success: true, requests: 1, ..Report::default() }
+        Report {
+            fetcher: Some(by.to_owned()),
+            source: Some(source),
+            success: true,
+            requests: 1,
+            ..Report::default()
+        }
     }
 
     fn ended(error: &'static str, requests: u32) -> Report {

@@ -67,8 +67,9 @@ impl<'a> FetchJson<'a> {
 pub(super) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
     let places = demo_sites();
     let origin = serve(&places)?;
-    let dir = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
+    let dir = tempfile::tempdir().map_err(|error| {
+        Failure::failed(format_args!("cannot create a temporary directory: {error}"))
+    })?;
     let mut config = Config::default();
     // The demo sites run on this machine, so no pace is needed.
     config.pace.mode = Some(PaceMode::Off);
@@ -79,7 +80,10 @@ pub(super) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
         has_queue: false,
         is_served: args.serve,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
     let ended = runtime.block_on(async {
         let mut stop = shutdown::listen().map_err(Failure::failed)?;
         let crawler = Crawler::open(&options).await?;
@@ -116,12 +120,17 @@ async fn crawl(
         let tasks: Vec<_> = places
             .iter()
             .map(|place| {
-                let (pipeline, link) = (Arc::clone(pipeline), Link::new(origin.url(place.host, &place.path(round))));
-                tokio::spawn(async move { Report { response: None, ..pipeline.fetch(&link).await } })
+                let (pipeline, link) =
+                    (Arc::clone(pipeline), Link::new(origin.url(place.host, &place.path(round))));
+                tokio::spawn(
+                    async move { Report { response: None, ..pipeline.fetch(&link).await } },
+                )
             })
             .collect();
         for ((task, place), past) in tasks.into_iter().zip(places).zip(&mut history) {
-            let report = task.await.map_err(|error| Failure::failed(format_args!("bug in fetchwise: {error}")))?;
+            let report = task
+                .await
+                .map_err(|error| Failure::failed(format_args!("bug in fetchwise: {error}")))?;
             if out.json {
                 out.object(&FetchJson::new(round + 1, place.name, &report))?;
             }
@@ -136,7 +145,11 @@ async fn crawl(
     if !out.json {
         compare(places, &history, out)?;
     }
-    note(format_args!("{} requests for {} pages", requests(history.iter().flatten()), pages(history.iter().flatten())));
+    note(format_args!(
+        "{} requests for {} pages",
+        requests(history.iter().flatten()),
+        pages(history.iter().flatten())
+    ));
     Ok(())
 }
 
@@ -175,7 +188,9 @@ fn cell(report: &Report) -> String {
         Report { success: true, source: Some(Source::Learned), .. } => {
             (format!("{fetcher}{mark} {}", report.requests), CHOSEN)
         }
-        Report { success: true, .. } => (format!("{fetcher}{mark} {}", report.requests), anstyle::Style::new()),
+        Report { success: true, .. } => {
+            (format!("{fetcher}{mark} {}", report.requests), anstyle::Style::new())
+        }
         Report { error_type: Some(Report::PAUSED), .. } => ("paused".to_owned(), DIM),
         _ => (format!("failed {}", report.requests), ERROR),
     };
@@ -201,7 +216,12 @@ fn compare(places: &[DemoSite], history: &[Vec<Report>], out: &mut Output) -> Re
                 format!("{fetcher}, {source} (confidence {:.2})", last.confidence)
             }
         });
-        table.row([place.name.to_owned(), per_page(&past[..half]), per_page(&past[past.len() - half..]), now]);
+        table.row([
+            place.name.to_owned(),
+            per_page(&past[..half]),
+            per_page(&past[past.len() - half..]),
+            now,
+        ]);
     }
     out.line(format_args!("\n{table}"))
 }

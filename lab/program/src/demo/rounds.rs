@@ -1,7 +1,7 @@
 //! The interactive demo: crawls the sites round after round and prints a summary at the end.
 //!
-//! Up to three crawlers run, each with its own copy of the sites, which count its requests. Pauses are short: a blocked
-//! site is paused for seconds, a real one for minutes.
+//! Up to three crawlers run, each with its own copy of the sites, which count its requests. Pauses
+//! are short: a blocked site is paused for seconds, a real one for minutes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,8 +48,9 @@ pub(super) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
     let (mill, sites): (Vec<DemoSite>, Vec<DemoSite>) =
         interactive_demo_sites().into_iter().partition(|place| place.name == MILL);
     let origin = serve(&[sites.clone(), mill.clone()].concat())?;
-    let dir = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
+    let dir = tempfile::tempdir().map_err(|error| {
+        Failure::failed(format_args!("cannot create a temporary directory: {error}"))
+    })?;
     let (config, browser) = (hurried(&sites), args.browser()?);
     let options = CrawlerOptions {
         dir: args.data_dir.as_deref().unwrap_or(dir.path()),
@@ -58,13 +59,17 @@ pub(super) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
         has_queue: true,
         is_served: args.serve,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
     let (crawler, baselines, stop) = runtime.block_on(async {
         let stop = shutdown::listen().map_err(Failure::failed)?;
         Ok::<_, Failure>((Crawler::open(&options).await?, Baselines::new(&browser, &sites)?, stop))
     })?;
-    let names: Vec<&'static str> =
-        std::iter::once("fetchwise").chain(baselines.all.iter().map(|baseline| baseline.name)).collect();
+    let names: Vec<&'static str> = std::iter::once("fetchwise")
+        .chain(baselines.all.iter().map(|baseline| baseline.name))
+        .collect();
     let rounds = usize::from(args.rounds);
     let mut model = DemoModel::new(&sites, &names, rounds, render_cost(&crawler.pipeline));
     model.dashboard = crawler.dashboard.as_ref().map(|served| served.url.clone());
@@ -105,7 +110,11 @@ fn hurried(sites: &[DemoSite]) -> Config {
 
 /// Returns the cost of a page of the cheapest browser, in plain requests.
 fn render_cost(pipeline: &Pipeline) -> f64 {
-    let costs = pipeline.selector().candidates().filter(|(_, spec)| spec.renders).map(|(_, spec)| spec.cost);
+    let costs = pipeline
+        .selector()
+        .candidates()
+        .filter(|(_, spec)| spec.renders)
+        .map(|(_, spec)| spec.cost);
     costs.fold(f64::INFINITY, f64::min)
 }
 
@@ -125,7 +134,11 @@ impl Baselines {
         let mut all = vec![Baseline::new("always direct", plain, Arc::clone(&detector), sites)?];
         let browser = match browser {
             Ok(program) => {
-                let browser = BrowserFetcher::new(program.clone(), BrowserOptions::default(), Dialer::new(guard));
+                let browser = BrowserFetcher::new(
+                    program.clone(),
+                    BrowserOptions::default(),
+                    Dialer::new(guard),
+                );
                 Some(Arc::new(browser.map_err(Failure::usage)?))
             }
             Err(_) => None,
@@ -154,7 +167,8 @@ impl Crawl {
             while show.model().is_stopped {
                 tokio::time::sleep(ROUND_TIME / 10).await;
             }
-            let others = baselines.all.iter_mut().map(|baseline| baseline.round(&self.sites, round));
+            let others =
+                baselines.all.iter_mut().map(|baseline| baseline.round(&self.sites, round));
             tokio::join!(self.round(round, &show), futures_util::future::join_all(others));
             self.settle(round + 1, &baselines, &show);
             tokio::time::sleep_until(begun + ROUND_TIME).await;
@@ -187,7 +201,9 @@ impl Crawl {
     /// Records the counts of the sites.
     fn settle(&self, round: usize, baselines: &Baselines, show: &SharedModel) {
         let mut counted = vec![count(&self.origin, &self.sites, DEFAULT_USER_AGENT)];
-        counted.extend(baselines.all.iter().map(|baseline| baseline.counted(&self.sites, DEFAULT_USER_AGENT)));
+        counted.extend(
+            baselines.all.iter().map(|baseline| baseline.counted(&self.sites, DEFAULT_USER_AGENT)),
+        );
         let mut model = show.model();
         model.round = round;
         let pages = model
@@ -212,7 +228,8 @@ async fn grind(crawl: Crawl, mill: Vec<DemoSite>, show: Arc<SharedModel>) {
     let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..MILLERS {
-        let (crawl, mill, next, show) = (crawl.clone(), Arc::clone(&mill), Arc::clone(&next), Arc::clone(&show));
+        let (crawl, mill, next, show) =
+            (crawl.clone(), Arc::clone(&mill), Arc::clone(&next), Arc::clone(&show));
         tasks.spawn(async move {
             while !show.is_over() {
                 let number = next.fetch_add(1, Ordering::Relaxed);
@@ -223,7 +240,8 @@ async fn grind(crawl: Crawl, mill: Vec<DemoSite>, show: Arc<SharedModel>) {
     while !show.is_over() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let selector = crawl.pipeline.selector();
-        let pace = selector.pace().and_then(|pace| pace.explain(domain_of(mill.host), selector.now()));
+        let pace =
+            selector.pace().and_then(|pace| pace.explain(domain_of(mill.host), selector.now()));
         let refused = crawl.origin.refusals(mill.host);
         let mut model = show.model();
         model.mill.refused = refused;
@@ -250,7 +268,8 @@ async fn sack(crawl: &Crawl, mill: &DemoSite, number: usize, show: &SharedModel)
 fn sum_up(model: &DemoModel, out: &mut Output) -> Result<(), Failure> {
     let mut table = Table::new(&["site", ">pages", ">requests", "now"]);
     for site in &model.sites {
-        let pages = site.results.iter().filter(|result| matches!(result, PageResult::Page { .. })).count();
+        let pages =
+            site.results.iter().filter(|result| matches!(result, PageResult::Page { .. })).count();
         let requests: u32 = site.results.iter().map(|result| result.requests()).sum();
         let now = match site.results.last() {
             Some(PageResult::Page { way: Some(way), source, .. }) => {
@@ -265,12 +284,20 @@ fn sum_up(model: &DemoModel, out: &mut Output) -> Result<(), Failure> {
         table.row([site.name.to_owned(), pages.to_string(), requests.to_string(), now]);
     }
     out.line(table)?;
-    let mut table =
-        Table::new(&["crawler", ">pages", ">plain requests", ">rendered", ">refused", ">cost", ">cost per page"]);
+    let mut table = Table::new(&[
+        "crawler",
+        ">pages",
+        ">plain requests",
+        ">rendered",
+        ">refused",
+        ">cost",
+        ">cost per page",
+    ]);
     for crawler in &model.crawlers {
         let RequestCounts { pages, plain, rendered, refused, .. } = crawler.counted;
         let cost = crawler.counted.cost(model.render_cost);
-        let a_page = if pages == 0 { "-".to_owned() } else { format!("{:.1}", cost / pages as f64) };
+        let a_page =
+            if pages == 0 { "-".to_owned() } else { format!("{:.1}", cost / pages as f64) };
         let cells = [
             pages.to_string(),
             plain.to_string(),

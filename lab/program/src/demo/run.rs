@@ -9,7 +9,11 @@ use crate::output::Output;
 
 /// Runs the command.
 pub(crate) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
-    if args.plain || out.json || !can_draw() { plain::run(args, out) } else { rounds::run(args, out) }
+    if args.plain || out.json || !can_draw() {
+        plain::run(args, out)
+    } else {
+        rounds::run(args, out)
+    }
 }
 
 /// Returns whether there is a terminal to draw on, and a keyboard.

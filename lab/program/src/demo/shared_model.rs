@@ -21,7 +21,8 @@ impl SharedModel {
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the demo. Relaxed: a task that sees it late makes one more request or draws one more frame.
+    /// Ends the demo. Relaxed: a task that sees it late makes one more request or draws one more
+    /// frame.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }

@@ -1,7 +1,8 @@
-//! The picture of the demo: sites with a mark per page, costs of the crawlers, decisions, the mill's pace, and news.
+//! The picture of the demo: sites with a mark per page, costs of the crawlers, decisions, the
+//! mill's pace, and news.
 //!
-//! The colour shows the fetcher, the shape how it was chosen, so the picture is readable without colour too. Only
-//! draws.
+//! The colour shows the fetcher, the shape how it was chosen, so the picture is readable without
+//! colour too. Only draws.
 
 use std::time::Instant;
 
@@ -10,7 +11,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Axis, Block, BorderType, Chart, Dataset, GraphType, Padding, Paragraph, Wrap};
+use ratatui::widgets::{
+    Axis, Block, BorderType, Chart, Dataset, GraphType, Padding, Paragraph, Wrap,
+};
 
 use fetchwise::decision::Source;
 
@@ -32,30 +35,45 @@ const CRAWLERS: [Color; 3] = [Color::Green, Color::Yellow, Color::Blue];
 pub(super) fn draw(frame: &mut Frame<'_>, model: &DemoModel) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
-        let wanted = format!("The demo needs a window of {} by {} characters, or --plain.", LEAST.0, LEAST.1);
+        let wanted = format!(
+            "The demo needs a window of {} by {} characters, or --plain.",
+            LEAST.0, LEAST.1
+        );
         frame.render_widget(Paragraph::new(wanted), area);
         return;
     }
     let sites = model.sites.len() as u16 + 2;
-    let rows = [Constraint::Length(1), Constraint::Length(sites), Constraint::Min(7), Constraint::Length(1)];
+    let rows = [
+        Constraint::Length(1),
+        Constraint::Length(sites),
+        Constraint::Min(7),
+        Constraint::Length(1),
+    ];
     let [head, sites, charts, keys] = Layout::vertical(rows).areas(area);
     self::head(frame, head, model);
     self::sites(frame, sites, model);
     if charts.height >= 16 {
-        let [upper, lower] = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(charts);
-        let [cost, mill] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(upper);
-        let [mix, news] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(lower);
+        let [upper, lower] =
+            Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(charts);
+        let [cost, mill] =
+            Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(upper);
+        let [mix, news] =
+            Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(lower);
         self::cost(frame, cost, model);
         self::mill(frame, mill, model);
         self::mix(frame, mix, model);
         self::news(frame, news, model);
     } else {
-        let [cost, news] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(charts);
+        let [cost, news] =
+            Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(charts);
         self::cost(frame, cost, model);
         self::news(frame, news, model);
     }
     let legend = Line::from(vec![
-        Span::styled(" ? probe  - inferred  ~ exploring  ● learned  ✕ no page  · paused    ", QUIET),
+        Span::styled(
+            " ? probe  - inferred  ~ exploring  ● learned  ✕ no page  · paused    ",
+            QUIET,
+        ),
         Span::styled("direct ", way_style(FetcherKind::Direct)),
         Span::styled("browser ", way_style(FetcherKind::Browser)),
         Span::styled("stealth", way_style(FetcherKind::Stealth)),
@@ -70,7 +88,13 @@ fn head(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
         Span::styled(" fetchwise ", BOLD),
         Span::raw("learns demo sites on this machine"),
         Span::styled(
-            format!("   round {}/{}   {:02}:{:02}{stopped}", model.round, model.rounds, passed / 60, passed % 60),
+            format!(
+                "   round {}/{}   {:02}:{:02}{stopped}",
+                model.round,
+                model.rounds,
+                passed / 60,
+                passed % 60
+            ),
             QUIET,
         ),
     ]);
@@ -99,7 +123,8 @@ fn sites(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
     frame.render_widget(block, area);
     // The dashboard knows the sites by their addresses.
     let address = if model.dashboard.is_some() { ADDRESS } else { 0 };
-    let columns = [Constraint::Length(NAME + address), Constraint::Min(10), Constraint::Length(STATE)];
+    let columns =
+        [Constraint::Length(NAME + address), Constraint::Min(10), Constraint::Length(STATE)];
     let [names, strips, states] = Layout::horizontal(columns).spacing(1).areas(inside);
     let (mut left, mut middle, mut right) = (Vec::new(), Vec::new(), Vec::new());
     for site in &model.sites {
@@ -111,7 +136,9 @@ fn sites(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
         let about = if site.results.is_empty() { site.about } else { "" };
         let marks = site.results[from..].iter().map(|result| mark(*result));
         middle.push(Line::from(marks.chain([Span::styled(about, QUIET)]).collect::<Vec<_>>()));
-        let pause = site.paused_until.map(|until| until.saturating_duration_since(Instant::now()).as_secs());
+        let pause = site
+            .paused_until
+            .map(|until| until.saturating_duration_since(Instant::now()).as_secs());
         right.push(state(site.results.last().copied(), site.confidence, pause));
     }
     frame.render_widget(Paragraph::new(left), names);
@@ -158,7 +185,9 @@ fn state(result: Option<PageResult>, confidence: f64, pause: Option<u64>) -> Lin
                 Span::styled(format!(" {confidence:.2}"), QUIET),
             ])
         }
-        (Some(PageResult::Failed { .. }), _) => Line::styled("no page", Style::new().fg(Color::Red)),
+        (Some(PageResult::Failed { .. }), _) => {
+            Line::styled("no page", Style::new().fg(Color::Red))
+        }
         (Some(PageResult::Paused), _) => Line::styled("trial is due", QUIET),
         _ => Line::default(),
     }
@@ -168,7 +197,14 @@ fn cost(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
     let series: Vec<Vec<(f64, f64)>> = model
         .crawlers
         .iter()
-        .map(|crawler| crawler.costs.iter().enumerate().map(|(round, cost)| (round as f64 + 1.0, *cost)).collect())
+        .map(|crawler| {
+            crawler
+                .costs
+                .iter()
+                .enumerate()
+                .map(|(round, cost)| (round as f64 + 1.0, *cost))
+                .collect()
+        })
         .collect();
     let most = series.iter().flatten().map(|(_, cost)| *cost).fold(10.0, f64::max);
     let labels: Vec<String> = model
@@ -186,7 +222,9 @@ fn cost(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
     let block = panel("cost in plain requests");
     let inside = block.inner(area);
     frame.render_widget(block, area);
-    let [lines, plot] = Layout::vertical([Constraint::Length(labels.len() as u16), Constraint::Min(1)]).areas(inside);
+    let [lines, plot] =
+        Layout::vertical([Constraint::Length(labels.len() as u16), Constraint::Min(1)])
+            .areas(inside);
     let legend: Vec<Line<'_>> = labels
         .iter()
         .zip(CRAWLERS)
@@ -198,13 +236,22 @@ fn cost(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
 }
 
 fn line(points: &[(f64, f64)], colour: Color) -> Dataset<'_> {
-    Dataset::default().marker(Marker::Braille).graph_type(GraphType::Line).style(Style::new().fg(colour)).data(points)
+    Dataset::default()
+        .marker(Marker::Braille)
+        .graph_type(GraphType::Line)
+        .style(Style::new().fg(colour))
+        .data(points)
 }
 
 fn axes<'a>(sets: Vec<Dataset<'a>>, across: [f64; 2], most: f64, top: String) -> Chart<'a> {
     Chart::new(sets)
         .x_axis(Axis::default().style(QUIET).bounds(across))
-        .y_axis(Axis::default().style(QUIET).bounds([0.0, most]).labels([Line::raw("0"), Line::raw(top)]))
+        .y_axis(
+            Axis::default()
+                .style(QUIET)
+                .bounds([0.0, most])
+                .labels([Line::raw("0"), Line::raw(top)]),
+        )
         .legend_position(None)
 }
 
@@ -232,10 +279,12 @@ fn mill(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
         ]),
         words,
     );
-    let points: Vec<(f64, f64)> = mill.rates.iter().enumerate().map(|(second, rate)| (second as f64, *rate)).collect();
+    let points: Vec<(f64, f64)> =
+        mill.rates.iter().enumerate().map(|(second, rate)| (second as f64, *rate)).collect();
     let most = mill.rates.iter().copied().fold(8.0, f64::max) * 1.1;
     let across = [0.0, (points.len().max(60)) as f64];
-    let bound: Vec<(f64, f64)> = ceiling.map_or_else(Vec::new, |(rate, _)| vec![(0.0, rate), (across[1], rate)]);
+    let bound: Vec<(f64, f64)> =
+        ceiling.map_or_else(Vec::new, |(rate, _)| vec![(0.0, rate), (across[1], rate)]);
     let sets = vec![line(&bound, Color::DarkGray), line(&points, Color::Green)];
     frame.render_widget(axes(sets, across, most, format!("{most:.0}")), plot);
 }
@@ -246,9 +295,15 @@ fn mix(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
     let inside = block.inner(area);
     frame.render_widget(block, area);
     let [words, plot] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(inside);
-    let colours =
-        [(Color::Green, "learned"), (Color::Cyan, "inferred"), (Color::Yellow, "probed"), (Color::Red, "no page")];
-    let words_of = colours.iter().map(|(colour, name)| Span::styled(format!("█ {name}  "), Style::new().fg(*colour)));
+    let colours = [
+        (Color::Green, "learned"),
+        (Color::Cyan, "inferred"),
+        (Color::Yellow, "probed"),
+        (Color::Red, "no page"),
+    ];
+    let words_of = colours
+        .iter()
+        .map(|(colour, name)| Span::styled(format!("█ {name}  "), Style::new().fg(*colour)));
     frame.render_widget(Line::from(words_of.collect::<Vec<_>>()), words);
     let kept = usize::from(plot.width);
     let from = model.round.saturating_sub(kept);
@@ -268,7 +323,8 @@ fn mix(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
 /// Returns the colour of the decision at this share of a column's height.
 fn colour_at(mix: &DecisionCounts, share: f64) -> Color {
     let at = share * f64::from(mix.all());
-    let (learned, guessed, probed) = (mix.learned, mix.learned + mix.guessed, mix.learned + mix.guessed + mix.probed);
+    let (learned, guessed, probed) =
+        (mix.learned, mix.learned + mix.guessed, mix.learned + mix.guessed + mix.probed);
     match at {
         at if at < f64::from(learned) => Color::Green,
         at if at < f64::from(guessed) => Color::Cyan,
@@ -286,7 +342,10 @@ fn news(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
         .take(usize::from(inside.height))
         .map(|(at, text)| {
             let at = at.as_secs();
-            Line::from(vec![Span::styled(format!("{:02}:{:02} ", at / 60, at % 60), QUIET), Span::raw(text.as_str())])
+            Line::from(vec![
+                Span::styled(format!("{:02}:{:02} ", at / 60, at % 60), QUIET),
+                Span::raw(text.as_str()),
+            ])
         })
         .collect();
     frame.render_widget(block, area);
@@ -305,7 +364,12 @@ mod tests {
 
     fn model() -> DemoModel {
         let places = fetchwise_testsite::demo_sites::interactive_demo_sites();
-        let mut model = DemoModel::new(&places[..8], &["fetchwise", "always direct", "always browser"], 48, 15.0);
+        let mut model = DemoModel::new(
+            &places[..8],
+            &["fetchwise", "always direct", "always browser"],
+            48,
+            15.0,
+        );
         let mut report = Report {
             fetcher: Some("direct_access".to_owned()),
             source: Some(Source::Learned),
@@ -344,9 +408,12 @@ mod tests {
         for site in &model().sites {
             assert!(picture.contains(site.name), "{picture}");
         }
-        for text in
-            ["direct  ▰▰▰▰▰▰▰▰▱▱ 0.80", "paused, 99 s left", "library: learned, direct from now on", "round 1/48"]
-        {
+        for text in [
+            "direct  ▰▰▰▰▰▰▰▰▱▱ 0.80",
+            "paused, 99 s left",
+            "library: learned, direct from now on",
+            "round 1/48",
+        ] {
             assert!(picture.contains(text), "{text}\n{picture}");
         }
     }
@@ -354,7 +421,10 @@ mod tests {
     #[test]
     fn a_long_line_of_news_is_wrapped() {
         let mut model = model();
-        model.tell("mill: rate limit hit; from now on at most 3.9/s, over a window of ten seconds".to_owned());
+        model.tell(
+            "mill: rate limit hit; from now on at most 3.9/s, over a window of ten seconds"
+                .to_owned(),
+        );
         let picture = drawn(&model, 80, 40);
         for word in ["mill: rate limit hit;", "seconds"] {
             assert!(picture.contains(word), "{word}\n{picture}");
@@ -364,7 +434,9 @@ mod tests {
     #[test]
     fn every_size_of_window_is_drawn() {
         let model = model();
-        for (width, height) in [(1, 1), (71, 40), (72, 19), (72, 20), (80, 24), (100, 27), (300, 100)] {
+        for (width, height) in
+            [(1, 1), (71, 40), (72, 19), (72, 20), (80, 24), (100, 27), (300, 100)]
+        {
             let picture = drawn(&model, width, height);
             assert_eq!(
                 picture.contains("fetchwise"),

@@ -7,9 +7,9 @@ use clap::Args;
 
 /// Compare policies in synthetic worlds, with a virtual clock and no network
 ///
-/// Every policy fetches every URL of the world through the calls of a real crawler, with the same random numbers.
-/// Regret is the value lost per URL compared with an oracle that knows all probabilities. The same worlds, policies and
-/// seeds print the same bytes.
+/// Every policy fetches every URL of the world through the calls of a real crawler, with the same
+/// random numbers. Regret is the value lost per URL compared with an oracle that knows all
+/// probabilities. The same worlds, policies and seeds print the same bytes.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Policies: default, untagged, index, confident, published, oracle, always_direct, always_browser, \
@@ -40,7 +40,8 @@ pub(crate) struct SimulateArgs {
     /// Compare these policies; repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "default")]
     pub(crate) policy: Vec<String>,
-    /// Also run `warm`: the default policy, started with the priors of a crawler that was trained in this world
+    /// Also run `warm`: the default policy, started with the priors of a crawler that was trained
+    /// in this world
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) train: Option<PathBuf>,
     /// Use one seed, or the first and the last of several
@@ -64,7 +65,8 @@ pub(crate) struct SimulateArgs {
     /// Give the nodes one IP address together, so that a ban applies to all, or one each
     #[arg(long, value_name = "WHICH", value_parser = ["one", "each"], default_value = "one", requires = "fleet")]
     pub(crate) egress: String,
-    /// Run fleets in scope own too: each site has one node, and nodes exchange evidence that belongs to no site
+    /// Run fleets in scope own too: each site has one node, and nodes exchange evidence that
+    /// belongs to no site
     ///
     /// Fleets of more than 100 nodes always run in it.
     #[arg(long, value_name = "SCOPE", value_parser = ["all", "own"], default_value = "all", requires = "fleet")]
@@ -87,7 +89,8 @@ pub(crate) struct SeedRange {
 /// Parses `9001` or `9001..9005`, including both ends; `..=` means the same.
 fn parse_seeds(text: &str) -> Result<SeedRange, String> {
     const MAX_SEEDS: u64 = 1000;
-    let (first, last) = text.split_once("..").map_or((text, text), |(a, b)| (a, b.strip_prefix('=').unwrap_or(b)));
+    let (first, last) =
+        text.split_once("..").map_or((text, text), |(a, b)| (a, b.strip_prefix('=').unwrap_or(b)));
     let number = |text: &str| {
         text.trim()
             .parse::<u64>()

@@ -5,10 +5,11 @@
 use std::path::Path;
 
 use fetchwise_simulate::{
-    CRAWLERS, Egress, FleetOptions, FleetReport, JOINT_WORLDS, JointReport, JointWorld, MORE, NAMES, NamedPolicy,
-    PACE_WORLDS, PACERS, PaceOptions, PaceReport, PaceWorld, PolicyReport, SHIPPED, SimulateOptions, World, WorldError,
-    fleet_html, fleet_plots, fleet_table, html, joint_html, joint_table, learn_priors, pace_html, pace_table, simulate,
-    simulate_fleet, simulate_joint, simulate_pace, table,
+    CRAWLERS, Egress, FleetOptions, FleetReport, JOINT_WORLDS, JointReport, JointWorld, MORE,
+    NAMES, NamedPolicy, PACE_WORLDS, PACERS, PaceOptions, PaceReport, PaceWorld, PolicyReport,
+    SHIPPED, SimulateOptions, World, WorldError, fleet_html, fleet_plots, fleet_table, html,
+    joint_html, joint_table, learn_priors, pace_html, pace_table, simulate, simulate_fleet,
+    simulate_joint, simulate_pace, table,
 };
 use fetchwise_terminal::{note, plain, shown};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -44,7 +45,11 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure
         |world| &world.name,
         out,
         |world, progress| {
-            let options = SimulateOptions { threads: args.threads, timing: args.timing, progress: Some(progress) };
+            let options = SimulateOptions {
+                threads: args.threads,
+                timing: args.timing,
+                progress: Some(progress),
+            };
             simulate(world, &policies, &seeds, &options).map_err(Failure::failed)
         },
     )?;
@@ -68,11 +73,14 @@ fn run_fleet(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
     const DELAY: std::time::Duration = std::time::Duration::from_secs(2);
     let worlds = worlds(args)?;
     let [name] = &args.policy[..] else {
-        return Err(Failure::usage("the nodes of a fleet have one policy").advise("give one with --policy"));
+        return Err(
+            Failure::usage("the nodes of a fleet have one policy").advise("give one with --policy")
+        );
     };
     let policy = NamedPolicy::by_name(name.trim()).map_err(Failure::usage)?;
     let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
-    let nodes: Vec<usize> = args.fleet.iter().map(|nodes| usize::try_from(*nodes).unwrap_or(usize::MAX)).collect();
+    let nodes: Vec<usize> =
+        args.fleet.iter().map(|nodes| usize::try_from(*nodes).unwrap_or(usize::MAX)).collect();
     let delays = if args.delay.is_empty() { vec![DELAY] } else { args.delay.clone() };
     let egress = if args.egress == "each" { Egress::Each } else { Egress::One };
     let reports: Vec<FleetReport> = each_world(
@@ -82,7 +90,8 @@ fn run_fleet(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
         |world, progress| {
             let (nodes, delays) = (nodes.clone(), delays.clone());
             let (threads, own) = (args.threads, args.scope == "own");
-            let options = FleetOptions { nodes, delays, egress, own, threads, progress: Some(progress) };
+            let options =
+                FleetOptions { nodes, delays, egress, own, threads, progress: Some(progress) };
             simulate_fleet(world, &policy, &seeds, &options).map_err(Failure::usage)
         },
     )?;
@@ -94,7 +103,9 @@ fn run_fleet(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
     }
     if let Some(dir) = &args.plots {
         let made = std::fs::create_dir_all(dir);
-        made.map_err(|error| Failure::failed(format_args!("cannot create {}: {error}", dir.display())))?;
+        made.map_err(|error| {
+            Failure::failed(format_args!("cannot create {}: {error}", dir.display()))
+        })?;
         let plots = fleet_plots(&reports).map_err(Failure::failed)?;
         if plots.is_empty() {
             note("nothing to plot: plots need two fleet sizes or two delays");
@@ -111,8 +122,11 @@ fn run_pace(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
     let mut worlds = Vec::new();
     for path in &args.world {
         let text = pace_text(path).ok_or_else(|| {
-            Failure::usage(format_args!("{} is not a world of rate limits, unlike the others", path.display()))
-                .advise("run the two kinds separately")
+            Failure::usage(format_args!(
+                "{} is not a world of rate limits, unlike the others",
+                path.display()
+            ))
+            .advise("run the two kinds separately")
         })?;
         worlds.push(text.map_err(Failure::usage)?);
     }
@@ -146,8 +160,11 @@ fn run_joint(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
     let mut worlds = Vec::new();
     for path in &args.world {
         let text = joint_text(path).ok_or_else(|| {
-            Failure::usage(format_args!("{} is not a joint world, unlike the others", path.display()))
-                .advise("run the two kinds separately")
+            Failure::usage(format_args!(
+                "{} is not a joint world, unlike the others",
+                path.display()
+            ))
+            .advise("run the two kinds separately")
         })?;
         worlds.push(text.map_err(Failure::usage)?);
     }
@@ -190,7 +207,9 @@ fn joint_text(path: &Path) -> Option<Result<JointWorld, WorldError>> {
 
 /// Returns the text of the file, or the built-in world of that name.
 fn text_of(path: &Path, worlds: &[(&str, &str)]) -> Option<String> {
-    let shipped = worlds.iter().find(|(name, _)| path.to_str().is_some_and(|path| name.eq_ignore_ascii_case(path)));
+    let shipped = worlds
+        .iter()
+        .find(|(name, _)| path.to_str().is_some_and(|path| name.eq_ignore_ascii_case(path)));
     match (std::fs::read_to_string(path), shipped) {
         (Ok(text), _) => Some(text),
         (Err(_), Some((_, text))) => Some((*text).to_owned()),
@@ -199,8 +218,9 @@ fn text_of(path: &Path, worlds: &[(&str, &str)]) -> Option<String> {
 }
 
 fn write_page(path: &Path, page: &str) -> Result<(), Failure> {
-    std::fs::write(path, page)
-        .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", path.display())))?;
+    std::fs::write(path, page).map_err(|error| {
+        Failure::failed(format_args!("cannot write {}: {error}", path.display()))
+    })?;
     note(format_args!("wrote {}", shown(path)));
     Ok(())
 }
@@ -216,11 +236,14 @@ fn shipped(name: &str) -> Option<&'static str> {
 }
 
 fn no_such_world(name: &str) -> Failure {
-    let names: Vec<&str> = SHIPPED.iter().chain(&MORE).chain(&PACE_WORLDS).chain(&JOINT_WORLDS).map(|w| w.0).collect();
-    Failure::usage(format_args!("unknown world {name:?}")).advise(format!("choose one of {}", names.join(", ")))
+    let names: Vec<&str> =
+        SHIPPED.iter().chain(&MORE).chain(&PACE_WORLDS).chain(&JOINT_WORLDS).map(|w| w.0).collect();
+    Failure::usage(format_args!("unknown world {name:?}"))
+        .advise(format!("choose one of {}", names.join(", ")))
 }
 
-/// Returns the requested worlds: files, or built-in ones by name. A file takes precedence over a name.
+/// Returns the requested worlds: files, or built-in ones by name. A file takes precedence over a
+/// name.
 fn worlds(args: &SimulateArgs) -> Result<Vec<World>, Failure> {
     let shipped = SHIPPED.iter().map(|(name, _)| Path::new(name));
     match args.world.is_empty() {
@@ -236,7 +259,8 @@ fn read_world(path: &Path) -> Result<World, Failure> {
         _ => World::read(path),
     };
     world.map_err(|error| {
-        Failure::usage(error).advise("print a world file with all keys: fetchwise-lab simulate --show-world W1")
+        Failure::usage(error)
+            .advise("print a world file with all keys: fetchwise-lab simulate --show-world W1")
     })
 }
 
@@ -284,7 +308,8 @@ fn each_world<W, R: Serialize>(
 /// Returns a progress bar on stderr, which shows on a terminal only.
 fn progress_bar(world: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} runs, {elapsed}") {
+    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} runs, {elapsed}")
+    {
         bar.set_style(style);
     }
     bar.set_message(world.to_owned());

@@ -43,11 +43,16 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
     let bots = args.bot_keys.as_deref().map(known_bots).transpose()?.unwrap_or_default();
     let options = BenchmarkOptions { is_https: args.tls, bots };
     let started = BenchmarkSites::start_with(&plans, args.pages, args.seed, &options);
-    let testbed =
-        Arc::new(started.map_err(|error| Failure::failed(format_args!("cannot serve the testbed: {error}")))?);
+    let testbed = Arc::new(
+        started
+            .map_err(|error| Failure::failed(format_args!("cannot serve the testbed: {error}")))?,
+    );
     let submissions = SubmissionServer::start(Arc::clone(&testbed)).map_err(Failure::failed)?;
     let ca_file = testbed.authority_pem().map(|pem| write_authority(args, pem)).transpose()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
     // Before the places are printed: their reader may end the testbed at once.
     let mut stop = {
         let _entered = runtime.enter();
@@ -68,10 +73,15 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
             testbed.links().len(),
             submissions.url("/")
         ))?;
-        out.line(format_args!("pages   POST {pages}  one per line: {{\"url\": ..., \"text\": ...}}"))?;
+        out.line(format_args!(
+            "pages   POST {pages}  one per line: {{\"url\": ..., \"text\": ...}}"
+        ))?;
         out.line(format_args!("ledger  {ledger}"))?;
         if let Some(file) = ca_file {
-            out.line(format_args!("ca      {}  to trust, as http.ca_file or --ca-file", shown(file)))?;
+            out.line(format_args!(
+                "ca      {}  to trust, as http.ca_file or --ca-file",
+                shown(file)
+            ))?;
         }
     }
     out.flush()?;
@@ -95,15 +105,18 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
 
 /// Reads the keys of bots.
 fn known_bots(file: &std::path::Path) -> Result<VerifiedBots, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::usage(format_args!("{}: {error}", shown(file)));
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::usage(format_args!("{}: {error}", shown(file)));
     let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
-    VerifiedBots::from_directory(&text)
-        .map_err(|error| failed(&error).advise("write one with `fetchwise identity directory --out DIR`"))
+    VerifiedBots::from_directory(&text).map_err(|error| {
+        failed(&error).advise("write one with `fetchwise identity directory --out DIR`")
+    })
 }
 
 /// Writes the certificate that clients have to trust, and returns its file.
 fn write_authority(args: &TestbedArgs, pem: &str) -> Result<PathBuf, Failure> {
-    let by_default = || std::env::temp_dir().join(format!("fetchwise-testbed-{}.pem", std::process::id()));
+    let by_default =
+        || std::env::temp_dir().join(format!("fetchwise-testbed-{}.pem", std::process::id()));
     let file = args.ca_file.clone().unwrap_or_else(by_default);
     let failed = |error| Failure::failed(format_args!("cannot write {}: {error}", shown(&file)));
     std::fs::write(&file, pem).map_err(failed)?;
@@ -111,18 +124,30 @@ fn write_authority(args: &TestbedArgs, pem: &str) -> Result<PathBuf, Failure> {
 }
 
 fn read(file: &std::path::Path) -> Result<Vec<SitePlan>, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::usage(format_args!("{}: {error}", shown(file)));
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::usage(format_args!("{}: {error}", shown(file)));
     let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
     let sites: Sites = toml::from_str(&text).map_err(|error| failed(&error))?;
     Ok(sites.sites)
 }
 
 fn show(ledger: &Ledger, out: &mut Output) -> Result<(), Failure> {
-    let heads = ["site", ">listed", ">sent", ">good", ">wrong", ">requests", ">blocked", ">renders", ">cost"];
+    let heads = [
+        "site",
+        ">listed",
+        ">sent",
+        ">good",
+        ">wrong",
+        ">requests",
+        ">blocked",
+        ">renders",
+        ">cost",
+    ];
     let mut table = Table::new(&heads);
     let cells = |name: String, score: &Score| {
         let Score { listed, sent, good, wrong, requests, blocked, renders, cost, .. } = score;
-        let figures = [listed, sent, good, wrong, requests, blocked, renders, cost].map(u64::to_string);
+        let figures =
+            [listed, sent, good, wrong, requests, blocked, renders, cost].map(u64::to_string);
         std::iter::once(name).chain(figures).collect::<Vec<_>>()
     };
     for (kind, score) in &ledger.kinds {

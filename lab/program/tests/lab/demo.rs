@@ -45,8 +45,10 @@ fn the_demo_serves_its_dashboard_until_it_is_ended() {
     let shown = lines(child.stdout.take().unwrap());
     wait_for(&said, "the dashboard stays at");
     assert!(ask("GET", &format!("{address}/"), "").contains("<title>"));
-    let board =
-        |path: &str| serde_json::from_str::<serde_json::Value>(&ask("GET", &(address.clone() + path), "")).unwrap();
+    let board = |path: &str| {
+        serde_json::from_str::<serde_json::Value>(&ask("GET", &(address.clone() + path), ""))
+            .unwrap()
+    };
     let all = found("the dashboard shows the attempts of the log", || {
         let all = board("/v1/dashboard?range=15m");
         if all["complete"] == true { Ok(all) } else { Err(all) }
@@ -58,5 +60,9 @@ fn the_demo_serves_its_dashboard_until_it_is_ended() {
     send_signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(shown.iter().any(|line| line.contains("library")), "the table");
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "what was learned is thrown away");
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        0,
+        "what was learned is thrown away"
+    );
 }

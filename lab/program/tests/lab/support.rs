@@ -9,7 +9,8 @@ use url::Url;
 
 /// The program with these arguments, in a folder.
 pub(crate) fn command(folder: &tempfile::TempDir, args: &[&str]) -> Command {
-    let mut command = fetchwise_testsite::program::command(env!("CARGO_BIN_EXE_fetchwise-lab"), folder.path());
+    let mut command =
+        fetchwise_testsite::program::command(env!("CARGO_BIN_EXE_fetchwise-lab"), folder.path());
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -25,7 +26,12 @@ pub(crate) fn ask(method: &str, url: &str, body: &str) -> String {
     let mut stream = TcpStream::connect((host, url.port().unwrap())).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let path = &url[url::Position::BeforePath..];
-    write!(stream, "{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer.split_once("\r\n\r\n").unwrap().1.to_owned()

@@ -1,7 +1,8 @@
-//! One run of many nodes: which node gets which URL, and which remote attempts it knows when it decides.
+//! One run of many nodes: which node gets which URL, and which remote attempts it knows when it
+//! decides.
 //!
-//! Invariants: a node observes each attempt of another node once, by the peer state of real nodes, and not before its
-//! message has arrived.
+//! Invariants: a node observes each attempt of another node once, by the peer state of real nodes,
+//! and not before its message has arrived.
 //!
 //! Must not know: the use of the counters.
 
@@ -28,7 +29,8 @@ use crate::policies::{Compares, RunPolicy};
 use crate::run::{Crawler, RunContext};
 use crate::visit_driver::Timing;
 
-/// The number of URLs after which all nodes read the arrived messages, so that they need not be kept.
+/// The number of URLs after which all nodes read the arrived messages, so that they need not be
+/// kept.
 const READ_EVERY: usize = 1024;
 /// The purpose of the random assignment of URLs, besides the seed.
 const HANDED: u64 = 0x0066_6c65_6574;
@@ -106,16 +108,23 @@ pub(super) fn run(
 ) -> Result<Run, SimulateError> {
     let clock = RunContext::clock();
     let origins = origins(count);
-    let nodes: Result<Vec<Node>, _> = origins.iter().map(|origin| Node::new(stage, make(), &clock, *origin)).collect();
+    let nodes: Result<Vec<Node>, _> =
+        origins.iter().map(|origin| Node::new(stage, make(), &clock, *origin)).collect();
     let mut nodes = nodes?;
     let grounds = if egress == Egress::Each { count } else { 1 };
-    let mut grounds: Vec<Environment<'_>> =
-        (0..grounds).map(|_| Environment::new(stage.world, stage.web, stage.tools, stage.seed)).collect();
-    let sites = if matches!(way, Topology::Sites | Topology::Own) { by_site(stage, &origins) } else { Vec::new() };
+    let mut grounds: Vec<Environment<'_>> = (0..grounds)
+        .map(|_| Environment::new(stage.world, stage.web, stage.tools, stage.seed))
+        .collect();
+    let sites = if matches!(way, Topology::Sites | Topology::Own) {
+        by_site(stage, &origins)
+    } else {
+        Vec::new()
+    };
     let mut wire = match way {
-        Topology::Sharing(delay) => {
-            Some(MessageBroker::new(origins, i64::try_from(delay.as_millis()).unwrap_or(i64::MAX / 4)))
-        }
+        Topology::Sharing(delay) => Some(MessageBroker::new(
+            origins,
+            i64::try_from(delay.as_millis()).unwrap_or(i64::MAX / 4),
+        )),
         _ => None,
     };
     let mut generals = match way {
@@ -125,7 +134,9 @@ pub(super) fn run(
     let (mut failed, mut visits) = (None, 0usize);
     let tally = stage.run(|visit| {
         let of = match way {
-            Topology::Sites | Topology::Own => sites[stage.web.hosts[visit.host as usize].site as usize],
+            Topology::Sites | Topology::Own => {
+                sites[stage.web.hosts[visit.host as usize].site as usize]
+            }
             _ => drawn(stage.seed, visit, count),
         };
         if let Some(wire) = &mut wire {
@@ -138,12 +149,15 @@ pub(super) fn run(
             generals.read(of, &nodes[of].selector);
         }
         let node = &nodes[of];
-        let crawler = Crawler { selector: &node.selector, compares: node.compares.as_deref(), clock: &clock };
+        let crawler =
+            Crawler { selector: &node.selector, compares: node.compares.as_deref(), clock: &clock };
         let ground = if grounds.len() > 1 { of } else { 0 };
         let fetched = stage.fetch(crawler, visit, &mut grounds[ground], &mut Timing::default());
         let taken = node.taken.take();
         if let Some(generals) = &mut generals {
-            taken.iter().for_each(|attempt| generals.record(of, attempt, &node.selector, visit.at_ms));
+            taken
+                .iter()
+                .for_each(|attempt| generals.record(of, attempt, &node.selector, visit.at_ms));
         }
         if let Some(wire) = &mut wire {
             for attempt in &taken {

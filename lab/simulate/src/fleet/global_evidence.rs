@@ -2,8 +2,8 @@
 //!
 //! Owns: the time at which a node publishes a global snapshot, and what the others then know.
 //!
-//! Invariants: each snapshot is encoded and decoded by the real codec. Every node receives the same snapshots, so they
-//! are summed once, and a node uses that sum without its own snapshot.
+//! Invariants: each snapshot is encoded and decoded by the real codec. Every node receives the same
+//! snapshots, so they are summed once, and a node uses that sum without its own snapshot.
 //!
 //! Must not know: how anything is decided.
 
@@ -65,7 +65,9 @@ fn failed(error: &dyn std::fmt::Display) -> SimulateError {
 }
 
 impl GlobalEvidence {
-    pub(super) fn new<'s>(nodes: impl Iterator<Item = &'s Selector>) -> Result<Option<Self>, SimulateError> {
+    pub(super) fn new<'s>(
+        nodes: impl Iterator<Item = &'s Selector>,
+    ) -> Result<Option<Self>, SimulateError> {
         let mut all = None;
         let mut sides = Vec::new();
         for selector in nodes {
@@ -84,13 +86,20 @@ impl GlobalEvidence {
                 version: 0,
             });
         }
-        let every_ms = i64::try_from(Timing::default().global_min_interval.as_millis()).unwrap_or(i64::MAX);
+        let every_ms =
+            i64::try_from(Timing::default().global_min_interval.as_millis()).unwrap_or(i64::MAX);
         let (due, newest) = (BTreeSet::new(), Timestamp::default());
         Ok(all.map(|all| Self { sides, due, all, newest, version: 0, every_ms, said: 0 }))
     }
 
     /// Records an attempt of node `of` at `now_ms`.
-    pub(super) fn record(&mut self, of: usize, attempt: &Attempt, selector: &Selector, now_ms: i64) {
+    pub(super) fn record(
+        &mut self,
+        of: usize,
+        attempt: &Attempt,
+        selector: &Selector,
+        now_ms: i64,
+    ) {
         let side = &mut self.sides[of];
         side.position += 1;
         with_fact(attempt, selector, |fact| {
@@ -111,8 +120,8 @@ impl GlobalEvidence {
             let half_life_ms = side.folded.half_life_ms();
             let covers = [(1, Intervals::of(1, side.position))].into();
             let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
-            let packed =
-                pack(&head, &side.folded.evidence_snapshot(side.newest, FADED)).map_err(|error| failed(&error))?;
+            let packed = pack(&head, &side.folded.evidence_snapshot(side.newest, FADED))
+                .map_err(|error| failed(&error))?;
             let at = Timestamp::from_millis(BEGIN_MS + now_ms);
             let (_, share) = unpack(&packed, half_life_ms, at).map_err(|what| failed(&what))?;
             self.all.add_snapshot(&share);

@@ -1,5 +1,5 @@
-//! Results of fleets as plots, and as one HTML page with them, without scripts, fonts or external resources. The
-//! template is `templates/fleet.html`.
+//! Results of fleets as plots, and as one HTML page with them, without scripts, fonts or external
+//! resources. The template is `templates/fleet.html`.
 
 use askama::Template;
 use plotters::prelude::*;
@@ -28,7 +28,8 @@ struct Row<'r> {
     of: &'r FleetReport,
 }
 
-/// Returns the page: the plots, the missed targets, and every figure. The same reports give the same bytes.
+/// Returns the page: the plots, the missed targets, and every figure. The same reports give the
+/// same bytes.
 ///
 /// # Errors
 /// [`DrawError`] when the chart library fails.
@@ -36,7 +37,8 @@ pub fn fleet_html(reports: &[FleetReport]) -> Result<String, DrawError> {
     let plots = fleet_plots(reports)?.into_iter().map(|(name, svg)| (caption(name), svg)).collect();
     let row = |of| Row { label: FleetReport::label(of), bans_ratio: times(of.bans_ratio), of };
     let policy = reports.first().map_or("", |report| &report.policy);
-    let page = Page { policy, plots, missed: missed(reports), reports: reports.iter().map(row).collect() };
+    let page =
+        Page { policy, plots, missed: missed(reports), reports: reports.iter().map(row).collect() };
     page.render().map_err(|error| DrawError::of_page(&error))
 }
 
@@ -57,15 +59,17 @@ fn caption(name: &str) -> &'static str {
 type Line = (String, Vec<(f64, f64)>);
 type Measure = fn(&FleetReport) -> Option<f64>;
 
-/// Returns the plots by name, as SVG: means over worlds, by nodes and by delay. A plot with a single point on its axis
-/// is left out.
+/// Returns the plots by name, as SVG: means over worlds, by nodes and by delay. A plot with a
+/// single point on its axis is left out.
 ///
 /// # Errors
 /// The same as for [`fleet_html`].
 pub fn fleet_plots(reports: &[FleetReport]) -> Result<Vec<(&'static str, String)>, DrawError> {
     let mut plots = Vec::new();
     let measures: [(&'static str, &'static str, &'static str, Measure); 2] = [
-        ("regret-by-nodes", "regret-by-delay", "regret, times one node's", |report| Some(report.regret_ratio)),
+        ("regret-by-nodes", "regret-by-delay", "regret, times one node's", |report| {
+            Some(report.regret_ratio)
+        }),
         ("bans-by-nodes", "bans-by-delay", "bans, times one node's", |report| report.bans_ratio),
     ];
     for (by_nodes_name, by_delay_name, what, measure) in measures {
@@ -123,27 +127,47 @@ fn by_delay(reports: &[FleetReport], measure: Measure) -> Vec<Line> {
 }
 
 /// Draws lines over a logarithmic axis with ticks at the points.
-fn draw(lines: &[Line], x: &str, y: &str, name: &dyn Fn(f64) -> String) -> Result<String, DrawError> {
+fn draw(
+    lines: &[Line],
+    x: &str,
+    y: &str,
+    name: &dyn Fn(f64) -> String,
+) -> Result<String, DrawError> {
     svg("a fleet's plot", SIZE, |area| chart(area, lines, (x, y), name))
 }
 
-fn chart(area: &Area<'_>, lines: &[Line], (x, y): (&str, &str), name: &dyn Fn(f64) -> String) -> Drawn {
-    let mut places: Vec<f64> = lines.iter().flat_map(|line| line.1.iter().map(|point| point.0)).collect();
+fn chart(
+    area: &Area<'_>,
+    lines: &[Line],
+    (x, y): (&str, &str),
+    name: &dyn Fn(f64) -> String,
+) -> Drawn {
+    let mut places: Vec<f64> =
+        lines.iter().flat_map(|line| line.1.iter().map(|point| point.0)).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
     // Ticks are spaced by their logarithms.
     let at = |x: f64| x.max(1e-3).log10();
-    let (low, high) = (at(places.first().copied().unwrap_or(1.0)), at(places.last().copied().unwrap_or(10.0)));
+    let (low, high) =
+        (at(places.first().copied().unwrap_or(1.0)), at(places.last().copied().unwrap_or(10.0)));
     let most = lines.iter().flat_map(|line| line.1.iter().map(|point| point.1)).fold(1.5, f64::max);
     let mut chart = axes(area, low..high, 0.0..most * 1.08)?;
-    chart.configure_mesh().disable_x_mesh().x_labels(0).y_desc(y).x_desc(x).light_line_style(WHITE).draw()?;
-    chart.draw_series(LineSeries::new([(low, 1.0), (high, 1.0)], RGBColor(150, 150, 150).stroke_width(1)))?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(0)
+        .y_desc(y)
+        .x_desc(x)
+        .light_line_style(WHITE)
+        .draw()?;
+    chart.draw_series(LineSeries::new(
+        [(low, 1.0), (high, 1.0)],
+        RGBColor(150, 150, 150).stroke_width(1),
+    ))?;
     let style = ("sans-serif", 11).into_font().color(&RGBColor(90, 90, 90));
-    chart.draw_series(
-        places
-            .iter()
-            .map(|place| EmptyElement::at((at(*place), 0.0)) + Text::new(name(*place), (-8, -14), style.clone())),
-    )?;
+    chart.draw_series(places.iter().map(|place| {
+        EmptyElement::at((at(*place), 0.0)) + Text::new(name(*place), (-8, -14), style.clone())
+    }))?;
     for (place, (label, points)) in lines.iter().enumerate() {
         let colour = COLOURS[place % COLOURS.len()];
         let points: Vec<(f64, f64)> = points.iter().map(|(x, y)| (at(*x), *y)).collect();

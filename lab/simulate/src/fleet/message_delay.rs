@@ -1,9 +1,10 @@
-//! The delivery of attempts from one node to the others, in virtual time: open messages, the stream, and the read
-//! position of each node.
+//! The delivery of attempts from one node to the others, in virtual time: open messages, the
+//! stream, and the read position of each node.
 //!
 //! Owns: the time at which a message closes and arrives.
 //!
-//! Invariants: remote attempts are encoded and decoded by the real codec, and arrive no later than the delay.
+//! Invariants: remote attempts are encoded and decoded by the real codec, and arrive no later than
+//! the delay.
 //!
 //! Must not know: how anything is decided.
 
@@ -74,7 +75,8 @@ pub(super) struct MessageBroker {
 }
 
 impl MessageBroker {
-    /// Creates a broker that delivers an attempt to all other nodes at most `delay_ms` after it was recorded.
+    /// Creates a broker that delivers an attempt to all other nodes at most `delay_ms` after it was
+    /// recorded.
     pub(super) fn new(origins: Vec<NodeId>, delay_ms: i64) -> Self {
         let batch_ms = delay_ms.clamp(0, BATCH_MS);
         Self {
@@ -100,7 +102,10 @@ impl MessageBroker {
     ) -> Result<(), SimulateError> {
         let position = self.next[of];
         self.next[of] += 1;
-        let fresh = || OpenMessage { builder: Builder::new(EPOCH, 0, position), closes_ms: now_ms + self.batch_ms };
+        let fresh = || OpenMessage {
+            builder: Builder::new(EPOCH, 0, position),
+            closes_ms: now_ms + self.batch_ms,
+        };
         let open = self.open[of].get_or_insert_with(fresh);
         self.closing.remove(&(open.closes_ms, of));
         push(&mut open.builder, attempt, selector);
@@ -116,7 +121,9 @@ impl MessageBroker {
 
     /// Closes every message that is due.
     pub(super) fn advance(&mut self, now_ms: i64) -> Result<(), SimulateError> {
-        while let Some((closes_ms, of)) = self.closing.first().copied().filter(|(at, _)| *at <= now_ms) {
+        while let Some((closes_ms, of)) =
+            self.closing.first().copied().filter(|(at, _)| *at <= now_ms)
+        {
             self.closing.remove(&(closes_ms, of));
             let Some(open) = self.open[of].take() else { continue };
             let failed = |error: &dyn std::fmt::Display| SimulateError::Codec(error.to_string());
@@ -163,8 +170,11 @@ pub(super) fn with_fact<T>(
     if !(attempt.weight > 0.0 && attempt.weight.is_finite()) {
         return None;
     }
-    let heuristics: Vec<(&str, &str)> =
-        attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+    let heuristics: Vec<(&str, &str)> = attempt
+        .heuristics
+        .iter()
+        .map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value))
+        .collect();
     Some(f(&RemoteAttempt {
         at: attempt.attempted_at,
         fetcher: &attempt.fetcher,
@@ -198,14 +208,21 @@ mod tests {
         wire.advance(5000).unwrap();
         assert!(wire.come(0, 1999).is_none());
         let message = wire.come(0, 2000).unwrap();
-        assert_eq!((message.origin, message.batch.header().count, message.batch.header().last), (origins[0], 2, 2));
+        assert_eq!(
+            (message.origin, message.batch.header().count, message.batch.header().last),
+            (origins[0], 2, 2)
+        );
         let blocked = Attempt { is_banned: true, success: false, ..attempt(6000) };
         wire.record(1, &attempt(6000), &selector, 6000).unwrap();
         wire.record(1, &blocked, &selector, 6000).unwrap();
         wire.advance(6020).unwrap();
         assert!(wire.come(1, 7019).is_none() && wire.come(1, 7020).is_some());
         wire.forget(1);
-        assert!(wire.come(0, 9000).is_none() && wire.come(1, 9000).is_some() && wire.come(2, 9000).is_none());
+        assert!(
+            wire.come(0, 9000).is_none()
+                && wire.come(1, 9000).is_some()
+                && wire.come(2, 9000).is_none()
+        );
         assert_eq!((wire.traffic.messages, wire.traffic.facts), (2, 4));
     }
 }

@@ -1,10 +1,12 @@
-//! Fleets: many nodes that crawl one world, independently, divided by site, or with shared evidence.
+//! Fleets: many nodes that crawl one world, independently, divided by site, or with shared
+//! evidence.
 //!
-//! The nodes are real selectors, and what they share goes through the real codec and peer state of `fetchwise-fleet`,
-//! under a virtual clock.
+//! The nodes are real selectors, and what they share goes through the real codec and peer state of
+//! `fetchwise-fleet`, under a virtual clock.
 //!
-//! Owns: `message_delay` the arrival of messages, `global_evidence` the snapshots of evidence that belongs to no single
-//! site, `topology` the ways to crawl, `cluster_run` a run, `report` the results, `html` the plots.
+//! Owns: `message_delay` the arrival of messages, `global_evidence` the snapshots of evidence that
+//! belongs to no single site, `topology` the ways to crawl, `cluster_run` a run, `report` the
+//! results, `html` the plots.
 //!
 //! Invariants: the same world, policy and seeds give the same numbers.
 
@@ -48,7 +50,8 @@ pub struct FleetOptions<'p> {
     pub delays: Vec<Duration>,
     /// The addresses of their requests.
     pub egress: Egress,
-    /// Whether smaller fleets also crawl in scope `own`: fleets of more than a hundred nodes always do.
+    /// Whether smaller fleets also crawl in scope `own`: fleets of more than a hundred nodes always
+    /// do.
     pub own: bool,
     /// The number of threads; 0 for the number of cores.
     pub threads: usize,
@@ -70,8 +73,8 @@ impl std::fmt::Debug for FleetOptions<'_> {
 
 /// Runs one node, and then each fleet, in `world` with every seed, and returns one report each.
 ///
-/// Cost: a sharing fleet of N nodes observes every attempt N times, a microsecond or two each; memory of N selectors
-/// per thread.
+/// Cost: a sharing fleet of N nodes observes every attempt N times, a microsecond or two each;
+/// memory of N selectors per thread.
 ///
 /// # Errors
 /// [`SimulateError`] without seeds, or with the oracle, which learns nothing.
@@ -102,9 +105,11 @@ pub fn simulate_fleet(
         let web = webs[seed].get_or_init(|| Web::generate(world, seeds[seed]));
         let stage = RunContext { world, web, tools: &tools, seed: seeds[seed], timing: false };
         match job.checked_sub(1).map(|way| ways[way]) {
-            None => {
-                Ok(Run { tally: stage.run_oracle(), traffic: Traffic::default(), images: SnapshotTraffic::default() })
-            }
+            None => Ok(Run {
+                tally: stage.run_oracle(),
+                traffic: Traffic::default(),
+                images: SnapshotTraffic::default(),
+            }),
             Some((count, way)) => cluster_run::run(&stage, &**make, way, count, options.egress),
         }
     };
@@ -113,8 +118,14 @@ pub fn simulate_fleet(
     let oracle: Vec<Counters> = of(0).into_iter().map(|run| run.tally.clone()).collect();
     let mut reports: Vec<FleetReport> = Vec::new();
     for (index, (count, way)) in ways.iter().enumerate() {
-        let report =
-            FleetReport::new(world, policy.name(), seeds, (*count, *way, options.egress), &of(index + 1), &oracle);
+        let report = FleetReport::new(
+            world,
+            policy.name(),
+            seeds,
+            (*count, *way, options.egress),
+            &of(index + 1),
+            &oracle,
+        );
         let report = report.beside(reports.first());
         reports.push(report);
     }
@@ -127,11 +138,13 @@ fn run_all(
     options: &FleetOptions<'_>,
     run: &(dyn Fn(usize) -> Result<Run, SimulateError> + Sync),
 ) -> Result<Vec<Run>, SimulateError> {
-    let results: Vec<Mutex<Option<Result<Run, SimulateError>>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    let results: Vec<Mutex<Option<Result<Run, SimulateError>>>> =
+        (0..count).map(|_| Mutex::new(None)).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         loop {
-            // Relaxed: each number is given out once, and results are read after all threads have ended.
+            // Relaxed: each number is given out once, and results are read after all threads have
+            // ended.
             let job = next.fetch_add(1, Ordering::Relaxed);
             if job >= count {
                 return;
@@ -152,5 +165,8 @@ fn run_all(
         }
         work();
     });
-    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+    results
+        .into_iter()
+        .filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .collect()
 }

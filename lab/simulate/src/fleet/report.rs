@@ -12,8 +12,8 @@ use crate::fleet::topology::{Egress, Topology};
 use crate::report::{deviation, mean};
 use crate::world::World;
 
-/// The maximum regret and bans of a sharing fleet, as multiples of one node's, and the minimum regret of a fleet that
-/// does not share.
+/// The maximum regret and bans of a sharing fleet, as multiples of one node's, and the minimum
+/// regret of a fleet that does not share.
 const TARGETS: (f64, f64, f64) = (1.1, 1.3, 1.5);
 /// The number of nodes for which the targets hold,
 const TARGET_NODES: usize = 10;
@@ -31,7 +31,8 @@ pub struct FleetReport {
     pub topology: &'static str,
     /// The number of nodes.
     pub nodes: usize,
-    /// The maximum time in seconds until the others observe a recorded attempt; null if they do not.
+    /// The maximum time in seconds until the others observe a recorded attempt; null if they do
+    /// not.
     pub delay_s: Option<f64>,
     /// The addresses of their requests.
     pub egress: Egress,
@@ -65,7 +66,8 @@ pub struct FleetReport {
     pub snapshot_bytes: Option<f64>,
     /// The bytes that a node then holds of all others.
     pub held_bytes: Option<f64>,
-    /// The bytes per second that the broker sends to all nodes if each publishes its snapshot at the highest rate.
+    /// The bytes per second that the broker sends to all nodes if each publishes its snapshot at
+    /// the highest rate.
     pub out_bytes_per_s: Option<f64>,
 }
 
@@ -78,14 +80,19 @@ impl FleetReport {
         runs: &[&Run],
         oracle: &[Counters],
     ) -> Self {
-        let sum = |of: &dyn Fn(&Counters) -> f64| runs.iter().map(|run| of(&run.tally)).sum::<f64>();
+        let sum =
+            |of: &dyn Fn(&Counters) -> f64| runs.iter().map(|run| of(&run.tally)).sum::<f64>();
         let urls = sum(&|t| t.urls as f64).max(1.0);
-        let lost = |run: &Run, o: &Counters| (o.utility - run.tally.utility) / (run.tally.urls as f64).max(1.0);
+        let lost = |run: &Run, o: &Counters| {
+            (o.utility - run.tally.utility) / (run.tally.urls as f64).max(1.0)
+        };
         let regrets: Vec<f64> = runs.iter().zip(oracle).map(|(run, o)| lost(run, o)).collect();
         let regret = mean(&regrets);
-        let cold: f64 = runs.iter().zip(oracle).map(|(run, o)| o.cold_utility - run.tally.cold_utility).sum();
+        let cold: f64 =
+            runs.iter().zip(oracle).map(|(run, o)| o.cold_utility - run.tally.cold_utility).sum();
         let traffic = |of: fn(&Run) -> u64| runs.iter().map(|run| of(run)).sum::<u64>() as f64;
-        let (messages, facts) = (traffic(|run| run.traffic.messages), traffic(|run| run.traffic.facts));
+        let (messages, facts) =
+            (traffic(|run| run.traffic.messages), traffic(|run| run.traffic.facts));
         let (name, delay_s) = match way {
             _ if nodes == 1 => ("one", None),
             Topology::Apart => ("apart", None),
@@ -129,7 +136,8 @@ impl FleetReport {
 
     /// Adds the comparison with one node.
     pub(super) fn beside(mut self, one: Option<&Self>) -> Self {
-        let (regret, bans) = one.map_or((self.regret, self.bans_per_1k), |one| (one.regret, one.bans_per_1k));
+        let (regret, bans) =
+            one.map_or((self.regret, self.bans_per_1k), |one| (one.regret, one.bans_per_1k));
         self.regret_ratio = self.regret / regret;
         self.bans_ratio = (bans > 0.0).then(|| self.bans_per_1k / bans);
         self
@@ -165,19 +173,32 @@ pub(super) fn over_worlds(
     label: &str,
     of: impl Fn(&FleetReport) -> Option<f64>,
 ) -> Option<f64> {
-    let all: Vec<f64> = reports.iter().filter(|report| report.label() == label).filter_map(of).collect();
+    let all: Vec<f64> =
+        reports.iter().filter(|report| report.label() == label).filter_map(of).collect();
     (!all.is_empty()).then(|| mean(&all))
 }
 
-/// Returns tables of regret and of bans, one line per fleet and one column per world, each with the mean ratio to one
-/// node; then the missed targets.
+/// Returns tables of regret and of bans, one line per fleet and one column per world, each with the
+/// mean ratio to one node; then the missed targets.
 pub fn fleet_table(reports: &[FleetReport]) -> String {
     let Some(first) = reports.first() else { return String::new() };
     let address = if first.egress == Egress::One { "one address" } else { "one address per node" };
     let mut out = format!("{}, {address}\n", first.policy);
-    part(&mut out, reports, "regret per URL", |report| report.regret, |report| Some(report.regret_ratio));
+    part(
+        &mut out,
+        reports,
+        "regret per URL",
+        |report| report.regret,
+        |report| Some(report.regret_ratio),
+    );
     out.push('\n');
-    part(&mut out, reports, "bans per thousand URLs", |report| report.bans_per_1k, |report| report.bans_ratio);
+    part(
+        &mut out,
+        reports,
+        "bans per thousand URLs",
+        |report| report.bans_per_1k,
+        |report| report.bans_ratio,
+    );
     let missed = missed(reports);
     if !missed.is_empty() {
         out.push('\n');
@@ -206,7 +227,8 @@ fn part(
     for label in &labels {
         let _ = write!(out, "{label:width$}");
         for world in &worlds {
-            let found = reports.iter().find(|report| report.world == *world && report.label() == *label);
+            let found =
+                reports.iter().find(|report| report.world == *world && report.label() == *label);
             let cell = found.map_or("-".to_owned(), |report| format!("{:.2}", of(report)));
             let _ = write!(out, "  {cell:>width$}", width = world.len().max(7));
         }

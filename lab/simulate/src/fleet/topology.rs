@@ -24,6 +24,7 @@ pub(crate) enum Topology {
     Sites,
     /// The same, and each node receives the global evidence of all others.
     Own,
-    /// URLs reach nodes at random, and each node receives all attempts of the others within this delay.
+    /// URLs reach nodes at random, and each node receives all attempts of the others within this
+    /// delay.
     Sharing(Duration),
 }

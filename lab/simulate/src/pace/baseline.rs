@@ -1,5 +1,5 @@
-//! The pacing of other crawlers, written from their sources and simplified: identities do not change, and a blocked URL
-//! is retried until it comes.
+//! The pacing of other crawlers, written from their sources and simplified: identities do not
+//! change, and a blocked URL is retried until it comes.
 //!
 //! Must not know: the world around it.
 
@@ -21,7 +21,8 @@ pub(super) enum PacingMethod {
     Cubic,
     /// Scrapy's AutoThrottle with this target: initial delay 5 s, at most 60 s, eight in parallel.
     AutoThrottle(f64),
-    /// Crawlee's: after a 429 a wait from 2 s up to 60 s, doubled each time and reset by any success.
+    /// Crawlee's: after a 429 a wait from 2 s up to 60 s, doubled each time and reset by any
+    /// success.
     Crawlee,
     /// Netflix's Gradient2 on parallel requests: smoothing 0.2, queue 4, tolerance 1.5.
     Gradient2,
@@ -84,7 +85,9 @@ impl Baseline {
     /// Returns the seconds between requests, and the number of parallel requests.
     fn gap_and_places(&self, host: &Host) -> (f64, u32) {
         match self.way {
-            PacingMethod::None | PacingMethod::ThreeLinks | PacingMethod::Crawlee => (0.0, self.parallel),
+            PacingMethod::None | PacingMethod::ThreeLinks | PacingMethod::Crawlee => {
+                (0.0, self.parallel)
+            }
             PacingMethod::Every(seconds) => (seconds, 1),
             PacingMethod::Aimd | PacingMethod::Cubic => (1.0 / host.value, self.parallel),
             PacingMethod::AutoThrottle(_) => (host.value, 8),
@@ -114,7 +117,14 @@ impl Pacer for Baseline {
         Admission::Go(Token::default())
     }
 
-    fn done(&mut self, host: usize, _token: Token, reply: &Reply, tries: u32, now: i64) -> NextStep {
+    fn done(
+        &mut self,
+        host: usize,
+        _token: Token,
+        reply: &Reply,
+        tries: u32,
+        now: i64,
+    ) -> NextStep {
         let state = &mut self.hosts[host];
         state.in_flight -= 1;
         let is_blocked = reply.is_refused || !matches!(reply.status, Status::Ok | Status::Error);
@@ -212,13 +222,15 @@ fn crawlee(state: &mut Host, limited: bool, reply: &Reply, now: i64) {
     if now < state.held {
         return;
     }
-    let wait = reply.retry_after_s.unwrap_or(2.0 * f64::from(1_u32 << state.level.min(10))).min(60.0);
+    let wait =
+        reply.retry_after_s.unwrap_or(2.0 * f64::from(1_u32 << state.level.min(10))).min(60.0);
     state.level += 1;
     state.held = now + (wait * 1000.0) as i64;
 }
 
 fn gradient(state: &mut Host, latency: f64, parallel: u32) {
-    state.long = if state.long == 0.0 { latency } else { state.long + (latency - state.long) / 300.0 };
+    state.long =
+        if state.long == 0.0 { latency } else { state.long + (latency - state.long) / 300.0 };
     if state.long / latency > 2.0 {
         state.long *= 0.95;
     }

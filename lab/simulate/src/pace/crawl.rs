@@ -1,5 +1,5 @@
-//! The crawl of one site, or of several unrelated hosts, by one pacer: an event queue under a virtual clock, and its
-//! counters.
+//! The crawl of one site, or of several unrelated hosts, by one pacer: an event queue under a
+//! virtual clock, and its counters.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -95,10 +95,16 @@ impl<'c> Crawl<'c> {
     ) -> Self {
         let each = world.urls / hosts as u32 * servers.len() as u32;
         let queues = (0..hosts as u32)
-            .map(|host| Queue { next: host * each, end: (host + 1) * each, wake: i64::MAX, ..Queue::default() })
+            .map(|host| Queue {
+                next: host * each,
+                end: (host + 1) * each,
+                wake: i64::MAX,
+                ..Queue::default()
+            })
             .collect();
         let (events, out, free) = (BinaryHeap::new(), Vec::new(), Vec::new());
-        let (counts, slowness) = (vec![SiteCounters::default(); servers.len()], vec![0.0; servers.len()]);
+        let (counts, slowness) =
+            (vec![SiteCounters::default(); servers.len()], vec![0.0; servers.len()]);
         let (last, sent, begin, is_open) = (vec![0; servers.len()], 0, 0, true);
         Self {
             world,
@@ -124,7 +130,8 @@ impl<'c> Crawl<'c> {
         host.min(self.servers.len() - 1)
     }
 
-    /// Crawls for the duration of the world, or until no URLs are left. Returns the counters of each server.
+    /// Crawls for the duration of the world, or until no URLs are left. Returns the counters of
+    /// each server.
     pub(super) fn run(mut self) -> Vec<SiteCounters> {
         let mut begin = 0;
         if let Some(before) = self.world.before {
@@ -143,19 +150,28 @@ impl<'c> Crawl<'c> {
                 *queue = Queue { next, end: next + each, wake: i64::MAX, ..Queue::default() };
             }
             for (count, server) in self.counts.iter_mut().zip(&*self.servers) {
-                *count = SiteCounters { trips: server.trips, busy: server.busy_ms, ..SiteCounters::default() };
+                *count = SiteCounters {
+                    trips: server.trips,
+                    busy: server.busy_ms,
+                    ..SiteCounters::default()
+                };
             }
             self.slowness.fill(0.0);
         }
         let end = begin + (self.world.hours * HOUR_MS) as i64;
         self.begin = begin;
         let last = self.until(begin, end);
-        (0..self.servers.len()).map(|server| self.sum_up(server, begin, self.last_of(server, last, end), end)).collect()
+        (0..self.servers.len())
+            .map(|server| self.sum_up(server, begin, self.last_of(server, last, end), end))
+            .collect()
     }
 
-    /// Returns the time of the last result of a server, or `end` if its URLs were not enough; `last` is that of the crawl.
+    /// Returns the time of the last result of a server, or `end` if its URLs were not enough;
+    /// `last` is that of the crawl.
     fn last_of(&self, server: usize, last: i64, end: i64) -> i64 {
-        let left = |queue: &Queue| queue.next < queue.end || !queue.again.is_empty() || queue.in_flight > 0;
+        let left = |queue: &Queue| {
+            queue.next < queue.end || !queue.again.is_empty() || queue.in_flight > 0
+        };
         match self.servers.len() {
             1 => last,
             _ if left(&self.queues[server]) => end,
@@ -192,7 +208,8 @@ impl<'c> Crawl<'c> {
         count
     }
 
-    /// Returns the mean delay that the crawler's own load adds to each response at `now`, in milliseconds.
+    /// Returns the mean delay that the crawler's own load adds to each response at `now`, in
+    /// milliseconds.
     fn delay_ms(&self, now: i64) -> f64 {
         self.busy.map_or(0.0, |busy| busy.mean_ms(self.seed, now))
     }
@@ -221,14 +238,17 @@ impl<'c> Crawl<'c> {
                     // Each host gets its turn at the shared limit.
                     let count = self.queues.len();
                     for turn in 0..if is_shared { count } else { 1 } {
-                        let host = if is_shared { (turn + self.sent as usize) % count } else { back };
+                        let host =
+                            if is_shared { (turn + self.sent as usize) % count } else { back };
                         self.settle(host, now);
                         self.pump(host, now);
                     }
                 }
             }
         }
-        if self.is_open && self.queues.iter().all(|queue| queue.next >= queue.end && queue.again.is_empty()) {
+        if self.is_open
+            && self.queues.iter().all(|queue| queue.next >= queue.end && queue.again.is_empty())
+        {
             last
         } else {
             end.min(i64::MAX / 2)
@@ -269,7 +289,8 @@ impl<'c> Crawl<'c> {
         } else {
             queue.again.pop_front().unwrap_or_default()
         };
-        let mut chance = Stream::new(self.seed, u64::from(url) << 20 | u64::from(tries.min(0xf_ffff)));
+        let mut chance =
+            Stream::new(self.seed, u64::from(url) << 20 | u64::from(tries.min(0xf_ffff)));
         let mut reply = server.ask(now, &mut chance);
         let mut page = Stream::new(self.seed ^ 0x5bd1, u64::from(url));
         if reply.status == Status::Ok && page.happens(server.stray_403) {
@@ -280,7 +301,8 @@ impl<'c> Crawl<'c> {
             reply.latency_ms += delay_ms as i64;
             reply.local_ms = (busy.measured * delay_ms) as i64;
         }
-        let out = InFlight { host, url, token, reply, tries: tries + 1, is_counted: now >= self.begin };
+        let out =
+            InFlight { host, url, token, reply, tries: tries + 1, is_counted: now >= self.begin };
         let place = self.free.pop().unwrap_or(self.out.len());
         if place == self.out.len() {
             self.out.push(None);
@@ -311,13 +333,16 @@ impl<'c> Crawl<'c> {
         match then {
             NextStep::Retry => queue.again.push_back((out.url, out.tries)),
             NextStep::AwaitVerdict(doubt) => queue.doubted.push((out.url, out.tries, doubt)),
-            NextStep::GiveUp => self.counts[server].lost += u64::from(out.reply.status != Status::Forbidden),
+            NextStep::GiveUp => {
+                self.counts[server].lost += u64::from(out.reply.status != Status::Forbidden)
+            }
         }
         Some(out.host)
     }
 
     fn tally(&mut self, host: usize, reply: &Reply, now: i64) {
-        let (server, number) = (self.server_of(host), ((now - self.begin) / MINUTE_MS).max(0) as usize);
+        let (server, number) =
+            (self.server_of(host), ((now - self.begin) / MINUTE_MS).max(0) as usize);
         let count = &mut self.counts[server];
         self.last[server] = now;
         if count.minutes.len() <= number {
@@ -329,7 +354,8 @@ impl<'c> Crawl<'c> {
             Status::Ok => {
                 count.good += 1;
                 minute[0] += 1.0;
-                self.slowness[server] += reply.latency_ms as f64 / 1000.0 / self.servers[server].mean_latency();
+                self.slowness[server] +=
+                    reply.latency_ms as f64 / 1000.0 / self.servers[server].mean_latency();
             }
             _ if reply.is_refused => {
                 count.blocked += 1;

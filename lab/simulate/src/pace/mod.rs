@@ -1,10 +1,12 @@
-//! A comparison of pacers: the real [`Pace`](fetchwise::pace::Pace) and those of other crawlers, on hosts with limits.
+//! A comparison of pacers: the real [`Pace`](fetchwise::pace::Pace) and those of other crawlers, on
+//! hosts with limits.
 //!
-//! A [`PaceWorld`] describes kinds of hosts. Each host draws its numbers from a seed, and each pacer crawls it alone,
-//! under a virtual clock. The same try of the same URL has the same random outcome.
+//! A [`PaceWorld`] describes kinds of hosts. Each host draws its numbers from a seed, and each
+//! pacer crawls it alone, under a virtual clock. The same try of the same URL has the same random
+//! outcome.
 //!
-//! Owns: `world` the files, `server` the limiters, `crawl` the events, `baseline` the pacers of others, `report` the
-//! results.
+//! Owns: `world` the files, `server` the limiters, `crawl` the events, `baseline` the pacers of
+//! others, `report` the results.
 //!
 //! Invariants: the same world, pacers and seeds give the same bytes.
 
@@ -89,17 +91,23 @@ pub fn simulate_pace(
     }
     let selector = Selector::builder().fetcher(FetcherSpec::plain("direct_access")).build()?;
     let fetcher = selector.candidates().next().map(|(id, _)| id);
-    let jobs: Vec<(&Class, &str)> =
-        world.classes.iter().flat_map(|class| pacers.iter().map(move |name| (class, *name))).collect();
+    let jobs: Vec<(&Class, &str)> = world
+        .classes
+        .iter()
+        .flat_map(|class| pacers.iter().map(move |name| (class, *name)))
+        .collect();
     let results: Vec<Mutex<Option<PaceReport>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         loop {
-            // Relaxed: each number is given out once, and results are read after all threads have ended.
+            // Relaxed: each number is given out once, and results are read after all threads have
+            // ended.
             let job = next.fetch_add(1, Ordering::Relaxed);
             let (Some((class, name)), Some(fetcher)) = (jobs.get(job), fetcher) else { return };
-            let counts: Vec<SiteCounters> =
-                seeds.iter().flat_map(|seed| crawl_class(world, class, name, *seed, fetcher)).collect();
+            let counts: Vec<SiteCounters> = seeds
+                .iter()
+                .flat_map(|seed| crawl_class(world, class, name, *seed, fetcher))
+                .collect();
             let report = PaceReport::new(world, class, name, seeds, &counts);
             *results[job].lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
             if let Some(progress) = options.progress {
@@ -117,19 +125,29 @@ pub fn simulate_pace(
         }
         work();
     });
-    Ok(results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
+    Ok(results
+        .into_iter()
+        .filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .collect())
 }
 
 /// Crawls all hosts of a class.
-fn crawl_class(world: &PaceWorld, class: &Class, name: &str, seed: u64, fetcher: FetcherId) -> Vec<SiteCounters> {
+fn crawl_class(
+    world: &PaceWorld,
+    class: &Class,
+    name: &str,
+    seed: u64,
+    fetcher: FetcherId,
+) -> Vec<SiteCounters> {
     let (urls, hours) = (class.urls.unwrap_or(world.urls), class.hours.unwrap_or(world.hours));
     let world = &PaceWorld { urls, hours, ..world.clone() };
     let crawls = world.hosts.div_ceil(class.hosts_a_crawl);
     let sites = (0..crawls as u64).flat_map(|number| {
         let own = xxhash_rust::xxh3::xxh3_64_with_seed(class.name.as_bytes(), seed ^ number << 32);
         let servers = 0..class.hosts_a_crawl as u64;
-        let mut servers: Vec<Server> =
-            servers.map(|server| Server::new(world, class, &mut Stream::new(own, server << 48))).collect();
+        let mut servers: Vec<Server> = servers
+            .map(|server| Server::new(world, class, &mut Stream::new(own, server << 48)))
+            .collect();
         let mut pacer = pacer(name, world, class, fetcher);
         let hosts = class.hosts_a_site.max(class.hosts_a_crawl);
         Crawl::new(world, &mut servers, class.busy, &mut *pacer, hosts, own).run()

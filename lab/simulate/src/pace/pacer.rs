@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fetchwise::pace::{
-    Admit, Cost, DoubtVerdict, Level, Pace, PaceSettings, Permit, RateLimit, Response, ResponseEffect, Scope, Signal,
+    Admit, Cost, DoubtVerdict, Level, Pace, PaceSettings, Permit, RateLimit, Response,
+    ResponseEffect, Scope, Signal,
 };
 use fetchwise::registry::FetcherId;
 use fetchwise::time::Timestamp;
@@ -50,7 +51,8 @@ pub(super) trait Pacer {
     fn restart(&mut self, now: i64);
 }
 
-/// Baselines cannot tell a block of one page from a limit: they give up a URL after this number of refusals.
+/// Baselines cannot tell a block of one page from a limit: they give up a URL after this number of
+/// refusals.
 const MAX_TRIES: u32 = 20;
 
 /// Returns the next step of a URL for all baselines.
@@ -74,7 +76,12 @@ pub(super) struct Learned {
 
 impl Learned {
     /// `is_site`: the hosts belong to one site.
-    pub(super) fn new(settings: PaceSettings, hosts: usize, is_site: bool, fetcher: FetcherId) -> Self {
+    pub(super) fn new(
+        settings: PaceSettings,
+        hosts: usize,
+        is_site: bool,
+        fetcher: FetcherId,
+    ) -> Self {
         let site = "site.org".to_owned();
         let names = |host: usize| match (hosts, is_site) {
             (1, _) => site.clone(),
@@ -107,7 +114,14 @@ impl Pacer for Learned {
         }
     }
 
-    fn done(&mut self, host: usize, token: Token, reply: &Reply, _tries: u32, now: i64) -> NextStep {
+    fn done(
+        &mut self,
+        host: usize,
+        token: Token,
+        reply: &Reply,
+        _tries: u32,
+        now: i64,
+    ) -> NextStep {
         let heard = match reply.status {
             Status::Ok => Signal::Content,
             Status::Limited => Signal::Limited,
@@ -132,8 +146,11 @@ impl Pacer for Learned {
         let done = self.pace.record_response(permit, &answer, time(now));
         match (done, heard) {
             (ResponseEffect::Doubt { doubt, .. }, _) => NextStep::AwaitVerdict(doubt),
-            // A block without an event or a hold concerns the page only: another fetcher would try it now.
-            (ResponseEffect::Nothing, Signal::Block) if self.pace.hold(self.scope(host), time(now)).is_none() => {
+            // A block without an event or a hold concerns the page only: another fetcher would try
+            // it now.
+            (ResponseEffect::Nothing, Signal::Block)
+                if self.pace.hold(self.scope(host), time(now)).is_none() =>
+            {
                 NextStep::GiveUp
             }
             _ => NextStep::Retry,

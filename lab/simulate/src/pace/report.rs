@@ -43,7 +43,13 @@ pub struct PaceReport {
 }
 
 impl PaceReport {
-    pub(super) fn new(world: &PaceWorld, class: &Class, pacer: &str, seeds: &[u64], counts: &[SiteCounters]) -> Self {
+    pub(super) fn new(
+        world: &PaceWorld,
+        class: &Class,
+        pacer: &str,
+        seeds: &[u64],
+        counts: &[SiteCounters],
+    ) -> Self {
         let hosts = counts.len().max(1) as f64;
         // Every host has the same weight, however many pages it delivered.
         let mean = |of: &dyn Fn(&SiteCounters) -> f64| counts.iter().map(of).sum::<f64>() / hosts;
@@ -57,7 +63,9 @@ impl PaceReport {
             in_mean: class.in_mean,
             share: mean(&|count| count.good as f64 / count.best.max(1e-9)),
             early_share: mean(&|count| count.early),
-            blocked_per_1k: mean(&|count| 1000.0 * count.blocked as f64 / count.requests.max(1) as f64),
+            blocked_per_1k: mean(&|count| {
+                1000.0 * count.blocked as f64 / count.requests.max(1) as f64
+            }),
             limit_hits_per_h: counts.iter().map(|count| f64::from(count.trips)).sum::<f64>()
                 / counts.iter().map(|count| count.hours).sum::<f64>().max(1e-9),
             converged_min: mean(&|count| count.converged_min),
@@ -70,13 +78,22 @@ impl PaceReport {
 }
 
 /// Returns the mean over the classes that count, for one pacer.
-pub(super) fn mean(reports: &[PaceReport], world: &str, pacer: &str, of: impl Fn(&PaceReport) -> f64) -> f64 {
-    let found: Vec<f64> =
-        reports.iter().filter(|r| r.world == world && r.pacer == pacer && r.in_mean).map(of).collect();
+pub(super) fn mean(
+    reports: &[PaceReport],
+    world: &str,
+    pacer: &str,
+    of: impl Fn(&PaceReport) -> f64,
+) -> f64 {
+    let found: Vec<f64> = reports
+        .iter()
+        .filter(|r| r.world == world && r.pacer == pacer && r.in_mean)
+        .map(of)
+        .collect();
     found.iter().sum::<f64>() / found.len().max(1) as f64
 }
 
-/// Returns aligned tables: for each world the means of each pacer, then the share and the blocks of each class.
+/// Returns aligned tables: for each world the means of each pacer, then the share and the blocks of
+/// each class.
 pub fn pace_table(reports: &[PaceReport]) -> String {
     let mut out = String::new();
     for world in distinct(reports, |report| &*report.world) {
@@ -107,7 +124,9 @@ pub fn pace_table(reports: &[PaceReport]) -> String {
         }
         out.push('\n');
         for class in distinct(reports, |report| &*report.class) {
-            let of = |pacer: &str| reports.iter().find(|r| r.world == world && r.class == class && r.pacer == pacer);
+            let of = |pacer: &str| {
+                reports.iter().find(|r| r.world == world && r.class == class && r.pacer == pacer)
+            };
             if !pacers.iter().any(|pacer| of(pacer).is_some()) {
                 continue;
             }

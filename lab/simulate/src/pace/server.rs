@@ -117,17 +117,28 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn new(world: &PaceWorld, class: &Class, chance: &mut Stream) -> Self {
         let kind = class.limiter.draw(chance);
-        let mut draw = |from: &Option<super::world::Draw>| from.as_ref().map_or(0.0, |draw| draw.draw(chance));
-        let (n, window_s, rate, burst) = (draw(&class.n), draw(&class.window_s), draw(&class.rate), draw(&class.burst));
-        let (penalty_s, capacity, status) = (draw(&class.penalty_s), draw(&class.capacity), draw(&class.status));
+        let mut draw =
+            |from: &Option<super::world::Draw>| from.as_ref().map_or(0.0, |draw| draw.draw(chance));
+        let (n, window_s, rate, burst) =
+            (draw(&class.n), draw(&class.window_s), draw(&class.rate), draw(&class.burst));
+        let (penalty_s, capacity, status) =
+            (draw(&class.penalty_s), draw(&class.capacity), draw(&class.status));
         let hard = draw(&class.hard);
         let (stray_5xx, stray_403) = (draw(&class.stray_5xx), draw(&class.stray_403));
         let stray_503 = draw(&class.stray_503);
         let [from, to] = class.latency.unwrap_or(world.latency);
         let median_s = from * (to / from).powf(chance.unit());
         let status = match (kind, status as u32) {
-            (LimiterKind::Bucket | LimiterKind::Leaky, 503) | (LimiterKind::Parallel, _) => Status::Unavailable,
-            (LimiterKind::Bucket | LimiterKind::Leaky | LimiterKind::Window | LimiterKind::Mitigate, _)
+            (LimiterKind::Bucket | LimiterKind::Leaky, 503) | (LimiterKind::Parallel, _) => {
+                Status::Unavailable
+            }
+            (
+                LimiterKind::Bucket
+                | LimiterKind::Leaky
+                | LimiterKind::Window
+                | LimiterKind::Mitigate,
+                _,
+            )
             | (LimiterKind::TwoThreshold, 429)
             | (LimiterKind::Quota, _) => Status::Limited,
             (LimiterKind::TwoThreshold, _) => Status::Ok,
@@ -178,13 +189,14 @@ impl Server {
         server
     }
 
-    /// Returns the good pages per second of the best constant pace at `now`, if the limit does not change.
+    /// Returns the good pages per second of the best constant pace at `now`, if the limit does not
+    /// change.
     pub(super) fn best(&self, now: i64) -> f64 {
         self.best_delayed(now, 0.0)
     }
 
-    /// Returns the same for a crawler that is late for each response by `delay_s`: the request holds its place for so
-    /// much longer.
+    /// Returns the same for a crawler that is late for each response by `delay_s`: the request
+    /// holds its place for so much longer.
     pub(super) fn best_delayed(&self, now: i64, delay_s: f64) -> f64 {
         let most = self.parallel / (self.mean_latency() + delay_s);
         let rate = match self.kind {
@@ -196,7 +208,8 @@ impl Server {
 
     /// Makes a request. `chance` is its random stream.
     pub(super) fn ask(&mut self, now: i64, chance: &mut Stream) -> Reply {
-        let latency = (self.median_s * (self.sigma * normal(chance)).exp() * 1000.0).clamp(1.0, TIMEOUT_S * 1000.0);
+        let latency = (self.median_s * (self.sigma * normal(chance)).exp() * 1000.0)
+            .clamp(1.0, TIMEOUT_S * 1000.0);
         let mut reply = Reply {
             status: Status::Ok,
             is_refused: false,
@@ -210,7 +223,8 @@ impl Server {
         reply.declared = self.declared(now);
         if let Some(until) = refused {
             let is_banned = self.kind == LimiterKind::TwoThreshold && now < self.closed_until;
-            reply.status = if is_banned && self.refusal.is_none() { Status::Block } else { self.status };
+            reply.status =
+                if is_banned && self.refusal.is_none() { Status::Block } else { self.status };
             reply.is_refused = true;
             let states = |until: i64| ((until - now) as f64 / 1000.0 * self.says_times).ceil();
             reply.retry_after_s = until.filter(|_| self.says_when).map(states);
@@ -230,7 +244,8 @@ impl Server {
         }
         if self.kind == LimiterKind::Leaky {
             // Earlier requests have to leak out first.
-            reply.latency_ms += (1000.0 * (self.count - 1.0).max(0.0) / (self.rate * self.factor(now))) as i64;
+            reply.latency_ms +=
+                (1000.0 * (self.count - 1.0).max(0.0) / (self.rate * self.factor(now))) as i64;
         }
         if self.kind == LimiterKind::TwoThreshold {
             // Only the kind that delays lets requests above the lower threshold through.
@@ -262,10 +277,13 @@ impl Server {
     fn has_closed(&mut self, now: i64) -> bool {
         let closure = match self.kind {
             LimiterKind::Window | LimiterKind::Quota => self.at,
-            LimiterKind::Mitigate | LimiterKind::Captcha | LimiterKind::Escalate => i64::from(self.bans),
+            LimiterKind::Mitigate | LimiterKind::Captcha | LimiterKind::Escalate => {
+                i64::from(self.bans)
+            }
             LimiterKind::TwoThreshold if now < self.closed_until => i64::from(self.bans),
             LimiterKind::Waf => self.closed_at,
-            // These limiters refuse single requests; refusals in close succession belong to one closure.
+            // These limiters refuse single requests; refusals in close succession belong to one
+            // closure.
             _ if now - self.last_block > TRIP_MS => now,
             _ => self.closure,
         };
@@ -321,7 +339,8 @@ impl Server {
                 }
                 self.counted_over(now, factor).then(|| {
                     self.times.clear();
-                    self.closed_until = now + (self.penalty_ms * f64::from(1_u32 << self.bans.min(DOUBLINGS))) as i64;
+                    self.closed_until = now
+                        + (self.penalty_ms * f64::from(1_u32 << self.bans.min(DOUBLINGS))) as i64;
                     self.bans += 1;
                     Some(self.closed_until)
                 })
@@ -387,7 +406,8 @@ impl Server {
             self.times.pop_front();
         }
         self.times.push_back(now);
-        let most = if self.n > 0.0 { self.n } else { (self.rate * self.window_ms / 1000.0).max(1.0) };
+        let most =
+            if self.n > 0.0 { self.n } else { (self.rate * self.window_ms / 1000.0).max(1.0) };
         self.times.len() as f64 > (most * factor).max(1.0)
     }
 
@@ -414,7 +434,10 @@ impl Server {
             // It is no rate: each window may be used up at once.
             LimiterKind::Quota if urls <= self.n => self.parallel / self.mean_latency(),
             LimiterKind::Quota => self.n * (1000.0 * seconds / self.window_ms).ceil() / seconds,
-            LimiterKind::Captcha | LimiterKind::Escalate | LimiterKind::Bucket | LimiterKind::Leaky => self.rate,
+            LimiterKind::Captcha
+            | LimiterKind::Escalate
+            | LimiterKind::Bucket
+            | LimiterKind::Leaky => self.rate,
             LimiterKind::TwoThreshold => self.rate,
             // This is not a rate limit: the best throughput is that of all slots.
             LimiterKind::Parallel => self.n / self.mean_latency(),
@@ -422,7 +445,8 @@ impl Server {
         }
     }
 
-    /// Returns the share of its capacity at which an evenly fed queue takes twice the time of a quiet one.
+    /// Returns the share of its capacity at which an evenly fed queue takes twice the time of a
+    /// quiet one.
     fn best_of_queue(&self) -> f64 {
         let service = 1.0 / self.rate;
         let quiet = self.mean_latency() + service;
@@ -461,6 +485,7 @@ fn bisect(mut low: f64, mut high: f64, mut is_good: impl FnMut(f64) -> bool) -> 
 
 /// Returns a number from the normal distribution.
 fn normal(chance: &mut Stream) -> f64 {
-    let (radius, turn) = ((-2.0 * (1.0 - chance.unit()).ln()).sqrt(), 2.0 * std::f64::consts::PI * chance.unit());
+    let (radius, turn) =
+        ((-2.0 * (1.0 - chance.unit()).ln()).sqrt(), 2.0 * std::f64::consts::PI * chance.unit());
     radius * turn.cos()
 }

@@ -49,7 +49,8 @@ pub struct Before {
     pub pause_min: f64,
 }
 
-/// Load of the crawler's machine: it is idle and busy in turn, and then responses of all hosts come late.
+/// Load of the crawler's machine: it is idle and busy in turn, and then responses of all hosts come
+/// late.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Busy {
@@ -98,7 +99,8 @@ pub enum LimiterKind {
     Mitigate,
     /// A bucket of `burst` that drains at `rate`; `status` when it is full.
     Bucket,
-    /// More than `n` within any `window_s`, checked every ten seconds, including refused requests; 403 meanwhile.
+    /// More than `n` within any `window_s`, checked every ten seconds, including refused requests;
+    /// 403 meanwhile.
     Waf,
     /// The same, and requests above the rate wait for their turn.
     Leaky,
@@ -106,16 +108,17 @@ pub enum LimiterKind {
     Parallel,
     /// More than `rate` over `window_s`; then captchas for `penalty_s`.
     Captcha,
-    /// More than `rate` over `window_s`; then refused for `penalty_s`, doubled each time, with ten seconds more for
-    /// each try.
+    /// More than `rate` over `window_s`; then refused for `penalty_s`, doubled each time, with ten
+    /// seconds more for each try.
     Escalate,
-    /// Two thresholds over `window_s`: above `rate`, `status` 429, or 200 and a delay; above `hard` times that, refused for
-    /// `penalty_s`. Refused requests count, too.
+    /// Two thresholds over `window_s`: above `rate`, `status` 429, or 200 and a delay; above `hard`
+    /// times that, refused for `penalty_s`. Refused requests count, too.
     #[serde(rename = "two-threshold")]
     TwoThreshold,
     /// Allows everything, and processes it sequentially, `capacity` per second.
     Queue,
-    /// `n` in a window that begins with the first request after the last one; then refused until it ends.
+    /// `n` in a window that begins with the first request after the last one; then refused until it
+    /// ends.
     Quota,
 }
 
@@ -278,7 +281,9 @@ impl Draw {
     fn is_sound(&self) -> bool {
         match self {
             Self::Range([from, to]) => *from > 0.0 && from <= to && *to <= 1e9,
-            Self::Any { any } => !any.is_empty() && any.iter().all(|value| (0.0..=1e9).contains(value)),
+            Self::Any { any } => {
+                !any.is_empty() && any.iter().all(|value| (0.0..=1e9).contains(value))
+            }
         }
     }
 }
@@ -315,20 +320,41 @@ impl WorldFile for PaceWorld {
         self.expect("kind", &self.kind, self.kind == "pace", "\"pace\"")?;
         self.expect("hosts", self.hosts, (1..=10_000).contains(&self.hosts), "1 to 10,000")?;
         self.expect("urls", self.urls, (1..=10_000_000).contains(&self.urls), "1 to 10 million")?;
-        self.expect("hours", self.hours, self.hours > 0.0 && self.hours <= 1000.0, "more than 0 and at most 1000")?;
+        self.expect(
+            "hours",
+            self.hours,
+            self.hours > 0.0 && self.hours <= 1000.0,
+            "more than 0 and at most 1000",
+        )?;
         self.expect("parallel", self.parallel, self.parallel > 0, "at least 1")?;
         self.expect("sigma", self.sigma, (0.0..=3.0).contains(&self.sigma), "0 to 3")?;
         self.expect("class", self.classes.len(), !self.classes.is_empty(), "at least one")?;
         let latency = |range: [f64; 2]| range[0] > 0.0 && range[0] <= range[1] && range[1] <= 60.0;
-        self.expect("latency", format_args!("{:?}", self.latency), latency(self.latency), "two times, in order")?;
+        self.expect(
+            "latency",
+            format_args!("{:?}", self.latency),
+            latency(self.latency),
+            "two times, in order",
+        )?;
         if let Some(before) = self.before {
-            let is_sound = (0.0..=1000.0).contains(&before.hours) && (0.0..=1e6).contains(&before.pause_min);
-            self.expect("before", format_args!("{before:?}"), is_sound, "hours and minutes that are not negative")?;
+            let is_sound =
+                (0.0..=1000.0).contains(&before.hours) && (0.0..=1e6).contains(&before.pause_min);
+            self.expect(
+                "before",
+                format_args!("{before:?}"),
+                is_sound,
+                "hours and minutes that are not negative",
+            )?;
         }
         for class in &self.classes {
             self.check_class(class)?;
             let range = class.latency.unwrap_or(self.latency);
-            self.expect("class.latency", format_args!("{range:?}"), latency(range), "two times, in order")?;
+            self.expect(
+                "class.latency",
+                format_args!("{range:?}"),
+                latency(range),
+                "two times, in order",
+            )?;
         }
         Ok(())
     }
@@ -354,7 +380,12 @@ impl PaceWorld {
             let is_sound = draw.as_ref().is_none_or(Draw::is_sound);
             self.expect(key, format_args!("{draw:?}"), is_sound, "numbers above 0, in order")?;
         }
-        self.expect("class.limiter", "none", !class.limiter.all().is_empty(), "a limiter, or some")?;
+        self.expect(
+            "class.limiter",
+            "none",
+            !class.limiter.all().is_empty(),
+            "a limiter, or some",
+        )?;
         for kind in class.limiter.all() {
             let needed = needed(*kind);
             for (key, draw) in given {
@@ -362,12 +393,27 @@ impl PaceWorld {
                 self.expect(key, "nothing", is_there, "a number: this limiter needs it")?;
             }
         }
-        self.expect("class.retry_after", class.retry_after, (0.0..=1.0).contains(&class.retry_after), "a share")?;
-        self.expect("class.declared", class.declared, (0.0..=1.0).contains(&class.declared), "a share")?;
+        self.expect(
+            "class.retry_after",
+            class.retry_after,
+            (0.0..=1.0).contains(&class.retry_after),
+            "a share",
+        )?;
+        self.expect(
+            "class.declared",
+            class.declared,
+            (0.0..=1.0).contains(&class.declared),
+            "a share",
+        )?;
         let urls = class.urls.unwrap_or(1);
         self.expect("class.urls", urls, (1..=10_000_000).contains(&urls), "1 to 10 million")?;
         let hours = class.hours.unwrap_or(1.0);
-        self.expect("class.hours", hours, hours > 0.0 && hours <= 1000.0, "more than 0 and at most 1000")?;
+        self.expect(
+            "class.hours",
+            hours,
+            hours > 0.0 && hours <= 1000.0,
+            "more than 0 and at most 1000",
+        )?;
         let hosts = class.hosts_a_site;
         self.expect("class.hosts_a_site", hosts, (1..=100).contains(&hosts), "1 to 100")?;
         let unrelated = class.hosts_a_crawl;
@@ -377,13 +423,28 @@ impl PaceWorld {
             let [from, to] = busy.delay_ms;
             let is_sound = from > 0.0 && from <= to && to <= 60_000.0 && busy.minutes > 0.0;
             let is_sound = is_sound && (0.0..=1.0).contains(&busy.measured);
-            self.expect("class.busy", format_args!("{busy:?}"), is_sound, "two delays, minutes, and a share")?;
+            self.expect(
+                "class.busy",
+                format_args!("{busy:?}"),
+                is_sound,
+                "two delays, minutes, and a share",
+            )?;
         }
         if let Some([depth, hours]) = class.day {
-            self.expect("class.day", depth, (0.0..1.0).contains(&depth) && hours > 0.0, "a share below 1, and hours")?;
+            self.expect(
+                "class.day",
+                depth,
+                (0.0..1.0).contains(&depth) && hours > 0.0,
+                "a share below 1, and hours",
+            )?;
         }
         if let Some([at, factor]) = class.change {
-            self.expect("class.change", at, at >= 0.0 && factor > 0.0 && factor < 1e6, "hours, and a factor")?;
+            self.expect(
+                "class.change",
+                at,
+                at >= 0.0 && factor > 0.0 && factor < 1e6,
+                "hours, and a factor",
+            )?;
         }
         Ok(())
     }
@@ -393,12 +454,18 @@ impl PaceWorld {
 fn needed(kind: LimiterKind) -> &'static [&'static str] {
     match kind {
         LimiterKind::None => &[],
-        LimiterKind::Window | LimiterKind::Waf | LimiterKind::Quota => &["class.n", "class.window_s"],
+        LimiterKind::Window | LimiterKind::Waf | LimiterKind::Quota => {
+            &["class.n", "class.window_s"]
+        }
         LimiterKind::Mitigate => &["class.n", "class.window_s", "class.penalty_s"],
         LimiterKind::Bucket | LimiterKind::Leaky => &["class.rate", "class.burst", "class.status"],
         LimiterKind::Parallel => &["class.n"],
-        LimiterKind::Captcha | LimiterKind::Escalate => &["class.rate", "class.window_s", "class.penalty_s"],
-        LimiterKind::TwoThreshold => &["class.rate", "class.window_s", "class.hard", "class.penalty_s", "class.status"],
+        LimiterKind::Captcha | LimiterKind::Escalate => {
+            &["class.rate", "class.window_s", "class.penalty_s"]
+        }
+        LimiterKind::TwoThreshold => {
+            &["class.rate", "class.window_s", "class.hard", "class.penalty_s", "class.status"]
+        }
         LimiterKind::Queue => &["class.capacity"],
     }
 }

@@ -1,5 +1,5 @@
-//! Results as one HTML page with plots, without scripts, fonts or external resources. The template is
-//! `templates/report.html`.
+//! Results as one HTML page with plots, without scripts, fonts or external resources. The template
+//! is `templates/report.html`.
 
 use askama::Template;
 use plotters::prelude::*;
@@ -38,8 +38,8 @@ struct WorldPart<'r> {
 /// Policies with decision labels; baselines have none.
 const LEARNERS: [&str; 3] = ["default", "index", "confident"];
 
-/// Returns the page: a table of regret, then for each world regret over time, cost against success, adaptation after a
-/// change, and the mix of decisions. The same reports give the same bytes.
+/// Returns the page: a table of regret, then for each world regret over time, cost against success,
+/// adaptation after a change, and the mix of decisions. The same reports give the same bytes.
 ///
 /// # Errors
 /// [`DrawError`] when the chart library fails.
@@ -63,8 +63,14 @@ fn world<'r>(reports: &'r [PolicyReport], name: &'r str) -> Result<WorldPart<'r>
     let of: Vec<&PolicyReport> = reports.iter().filter(|report| report.world == name).collect();
     let mut plots = Vec::new();
     let mut add = |caption: &str, svg| plots.push(Plot { caption: caption.to_owned(), svg });
-    add("Regret per URL over time", svg("regret over time", SIZE, |area| regret_over_time(area, &of))?);
-    add("Success against cost", svg("cost against success", SIZE, |area| cost_against_success(area, &of))?);
+    add(
+        "Regret per URL over time",
+        svg("regret over time", SIZE, |area| regret_over_time(area, &of))?,
+    );
+    add(
+        "Success against cost",
+        svg("cost against success", SIZE, |area| cost_against_success(area, &of))?,
+    );
     add(
         "After a change to a dearer fetcher: share of warm hosts where it is first",
         svg("adaptation", SIZE, |area| adaptation(area, &of, |report| &report.curves.worse))?,
@@ -143,7 +149,9 @@ fn ended(waits: &[Wait]) -> Vec<(f64, f64)> {
     waits.sort_unstable();
     let mut lasting = 1.0;
     let mut points = vec![(0.0, 0.0)];
-    for (place, wait) in waits.iter().enumerate().filter(|(_, wait)| !wait.cut_short && wait.urls <= MAX_WAIT) {
+    for (place, wait) in
+        waits.iter().enumerate().filter(|(_, wait)| !wait.cut_short && wait.urls <= MAX_WAIT)
+    {
         points.push((f64::from(wait.urls), 1.0 - lasting));
         lasting *= 1.0 - 1.0 / (waits.len() - place) as f64;
         points.push((f64::from(wait.urls), 1.0 - lasting));
@@ -153,7 +161,11 @@ fn ended(waits: &[Wait]) -> Vec<(f64, f64)> {
     points
 }
 
-fn adaptation(area: &Area<'_>, of: &[&PolicyReport], waits: impl Fn(&PolicyReport) -> &Vec<Wait>) -> Drawn {
+fn adaptation(
+    area: &Area<'_>,
+    of: &[&PolicyReport],
+    waits: impl Fn(&PolicyReport) -> &Vec<Wait>,
+) -> Drawn {
     let mut chart = axes(area, 0.0..f64::from(MAX_WAIT), 0.0..1.0)?;
     chart
         .configure_mesh()
@@ -193,13 +205,15 @@ fn decision_mix(area: &Area<'_>, report: &PolicyReport) -> Drawn {
             .map(|(stretch, (labels, below))| {
                 let (left, low) = (stretch as f64 * width, *below);
                 *below += labels[place];
-                Rectangle::new([(left, low), (left + width, *below)], colour(place).mix(0.75).filled())
+                Rectangle::new(
+                    [(left, low), (left + width, *below)],
+                    colour(place).mix(0.75).filled(),
+                )
             })
             .collect();
-        chart
-            .draw_series(bars)?
-            .label(source.name())
-            .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 10, y + 4)], colour(place).mix(0.75).filled()));
+        chart.draw_series(bars)?.label(source.name()).legend(move |(x, y)| {
+            Rectangle::new([(x, y - 4), (x + 10, y + 4)], colour(place).mix(0.75).filled())
+        });
     }
     legend(&mut chart, SeriesLabelPosition::LowerRight)
 }

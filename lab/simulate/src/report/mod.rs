@@ -46,8 +46,9 @@ pub struct PolicyReport {
     pub attempts_per_url: f64,
     /// Regret over the first three visits of each host.
     pub cold_regret: f64,
-    /// The median number of URLs of a warm host that still go to another fetcher first after a change to a dearer best
-    /// fetcher. Null when the new fetcher was never used, or there was no such change.
+    /// The median number of URLs of a warm host that still go to another fetcher first after a
+    /// change to a dearer best fetcher. Null when the new fetcher was never used, or there was no
+    /// such change.
     pub adapt_worse_p50: Option<u32>,
     /// The 80th percentile of the same.
     pub adapt_worse_p80: Option<u32>,
@@ -80,14 +81,14 @@ pub struct VendorBlockReport {
     pub shift: Option<ShiftReport>,
 }
 
-/// The share of pages behind a changing vendor whose first fetcher is the oracle's first choice. Null without such
-/// pages.
+/// The share of pages behind a changing vendor whose first fetcher is the oracle's first choice.
+/// Null without such pages.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShiftReport {
     /// At known hosts before the change.
     pub shift_known: Option<f64>,
-    /// At the first page of hosts without a visit from the change until two days after it or longer, if a dearer
-    /// fetcher (or none) is best now.
+    /// At the first page of hosts without a visit from the change until two days after it or
+    /// longer, if a dearer fetcher (or none) is best now.
     pub shift_harder_first: Option<f64>,
     /// At the second page of those hosts.
     pub shift_harder_second: Option<f64>,
@@ -101,7 +102,8 @@ impl VendorBlockReport {
     fn new(world: &World, tallies: &[Counters], oracle: &[Counters]) -> Option<Self> {
         let lost = |of: fn(&Counters) -> Part| {
             let urls: u64 = tallies.iter().map(|t| of(t).urls).sum();
-            let lost: f64 = tallies.iter().zip(oracle).map(|(t, o)| of(o).utility - of(t).utility).sum();
+            let lost: f64 =
+                tallies.iter().zip(oracle).map(|(t, o)| of(o).utility - of(t).utility).sum();
             lost / (urls as f64).max(1.0)
         };
         let urls: u64 = tallies.iter().map(|t| t.urls).sum();
@@ -110,7 +112,11 @@ impl VendorBlockReport {
             vendor_block_regret: lost(|t| t.vendor_blocks),
             vendor_block_cold_regret: lost(|t| t.vendor_blocks_cold),
             unasked_share: unasked as f64 / (urls as f64).max(1.0),
-            shift: world.vendors.iter().any(|vendor| vendor.shift.is_some()).then(|| ShiftReport::new(tallies)),
+            shift: world
+                .vendors
+                .iter()
+                .any(|vendor| vendor.shift.is_some())
+                .then(|| ShiftReport::new(tallies)),
         };
         (!world.vendors.is_empty()).then_some(report)
     }
@@ -119,7 +125,9 @@ impl VendorBlockReport {
 impl ShiftReport {
     fn new(tallies: &[Counters]) -> Self {
         let share = |of: fn(&ShiftCounts) -> RightCount| {
-            let sum = |part: fn(RightCount) -> u64| tallies.iter().map(|t| part(of(&t.followed))).sum::<u64>();
+            let sum = |part: fn(RightCount) -> u64| {
+                tallies.iter().map(|t| part(of(&t.followed))).sum::<u64>()
+            };
             let count = sum(|right| right.of);
             (count > 0).then(|| sum(|right| right.right) as f64 / count as f64)
         };
@@ -147,14 +155,24 @@ pub(crate) struct Curves {
 
 impl PolicyReport {
     /// Sums up `tallies`, one per seed, and compares them with the oracle's.
-    pub(crate) fn new(world: &World, policy: &str, seeds: &[u64], tallies: &[Counters], oracle: &[Counters]) -> Self {
+    pub(crate) fn new(
+        world: &World,
+        policy: &str,
+        seeds: &[u64],
+        tallies: &[Counters],
+        oracle: &[Counters],
+    ) -> Self {
         let sum = |of: &dyn Fn(&Counters) -> f64| tallies.iter().map(of).sum::<f64>();
         let urls = sum(&|t| t.urls as f64).max(1.0);
-        let regrets: Vec<f64> =
-            tallies.iter().zip(oracle).map(|(t, o)| (o.utility - t.utility) / (t.urls as f64).max(1.0)).collect();
+        let regrets: Vec<f64> = tallies
+            .iter()
+            .zip(oracle)
+            .map(|(t, o)| (o.utility - t.utility) / (t.urls as f64).max(1.0))
+            .collect();
         let regret = mean(&regrets);
         let cold_urls = sum(&|t| t.cold_urls as f64).max(1.0);
-        let cold: f64 = tallies.iter().zip(oracle).map(|(t, o)| o.cold_utility - t.cold_utility).sum();
+        let cold: f64 =
+            tallies.iter().zip(oracle).map(|(t, o)| o.cold_utility - t.cold_utility).sum();
         let successes = sum(&|t| t.successes as f64);
         let cost = sum(&|t| t.cost);
         let probe = Source::ALL.iter().position(|source| *source == Source::Probe);
@@ -192,8 +210,11 @@ impl Curves {
         let mut curves = Self::default();
         for place in 0..tallies.first().map_or(0, |tally| tally.stretches.len()) {
             let urls: u64 = tallies.iter().map(|tally| tally.stretches[place].urls).sum();
-            let lost: f64 =
-                tallies.iter().zip(oracle).map(|(t, o)| o.stretches[place].utility - t.stretches[place].utility).sum();
+            let lost: f64 = tallies
+                .iter()
+                .zip(oracle)
+                .map(|(t, o)| o.stretches[place].utility - t.stretches[place].utility)
+                .sum();
             curves.regret.push((urls > 0).then(|| lost / urls as f64));
             let mut labels = [0.0; Source::ALL.len()];
             for tally in tallies {

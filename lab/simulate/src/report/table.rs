@@ -1,4 +1,5 @@
-//! Results as text for a terminal: regret by policy and world, and the cases in which a baseline wins.
+//! Results as text for a terminal: regret by policy and world, and the cases in which a baseline
+//! wins.
 
 use std::fmt::Write as _;
 
@@ -8,27 +9,35 @@ use super::distinct;
 /// The names of the project's own policies, which are compared with baselines.
 const OWN: [&str; 3] = ["default", "index", "confident"];
 
-pub(super) fn find<'r>(reports: &'r [PolicyReport], world: &str, policy: &str) -> Option<&'r PolicyReport> {
+pub(super) fn find<'r>(
+    reports: &'r [PolicyReport],
+    world: &str,
+    policy: &str,
+) -> Option<&'r PolicyReport> {
     reports.iter().find(|report| report.world == world && report.policy == policy)
 }
 
 /// Returns the mean regret over all worlds, if the policy ran in each of them.
 pub(super) fn mean_regret(reports: &[PolicyReport], worlds: &[&str], policy: &str) -> Option<f64> {
-    let regrets: Option<Vec<f64>> =
-        worlds.iter().map(|world| find(reports, world, policy).map(|report| report.regret)).collect();
+    let regrets: Option<Vec<f64>> = worlds
+        .iter()
+        .map(|world| find(reports, world, policy).map(|report| report.regret))
+        .collect();
     regrets.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>() / all.len() as f64)
 }
 
-/// Returns an aligned table of regret per URL, sorted by the mean: one line per policy, one column per world. Below it,
-/// one line for each world where a baseline has less regret than `default`. Worlds with vendors have a further table.
+/// Returns an aligned table of regret per URL, sorted by the mean: one line per policy, one column
+/// per world. Below it, one line for each world where a baseline has less regret than `default`.
+/// Worlds with vendors have a further table.
 pub fn table(reports: &[PolicyReport]) -> String {
     let worlds = distinct(reports, |report| &*report.world);
     let mut policies = distinct(reports, |report| &*report.policy);
     let mean = |policy: &str| mean_regret(reports, &worlds, policy).unwrap_or(f64::INFINITY);
     policies.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
     let first = policies.iter().map(|policy| policy.len()).max().unwrap_or(0).max("policy".len());
-    let mut out =
-        String::from("regret: cost and lost pages per URL beyond the best choice, in plain requests; less is better\n");
+    let mut out = String::from(
+        "regret: cost and lost pages per URL beyond the best choice, in plain requests; less is better\n",
+    );
     let _ = write!(out, "{:first$}", "policy");
     for world in &worlds {
         let _ = write!(out, "  {:>width$}", world, width = world.len().max(7));
@@ -37,7 +46,8 @@ pub fn table(reports: &[PolicyReport]) -> String {
     for policy in &policies {
         let _ = write!(out, "{policy:first$}");
         for world in &worlds {
-            let regret = find(reports, world, policy).map_or("-".to_owned(), |report| format!("{:.2}", report.regret));
+            let regret = find(reports, world, policy)
+                .map_or("-".to_owned(), |report| format!("{:.2}", report.regret));
             let _ = write!(out, "  {:>width$}", regret, width = world.len().max(7));
         }
         let _ = match mean_regret(reports, &worlds, policy) {
@@ -53,14 +63,16 @@ pub fn table(reports: &[PolicyReport]) -> String {
     out
 }
 
-/// The policy that all others are compared with at vendors' blocks: the same policy without host signals.
+/// The policy that all others are compared with at vendors' blocks: the same policy without host
+/// signals.
 const WITHOUT_TAGS: &str = "untagged";
 
-/// Returns the results at vendors' blocks in worlds that have vendors: as shares of those of `untagged` if it ran too,
-/// and the mean of the shares over worlds; then how policies follow the changes of whole vendors. Empty without such
-/// worlds.
+/// Returns the results at vendors' blocks in worlds that have vendors: as shares of those of
+/// `untagged` if it ran too, and the mean of the shares over worlds; then how policies follow the
+/// changes of whole vendors. Empty without such worlds.
 fn vendor_blocks(reports: &[PolicyReport]) -> String {
-    let with_vendors: Vec<&PolicyReport> = reports.iter().filter(|report| report.vendor_blocks.is_some()).collect();
+    let with_vendors: Vec<&PolicyReport> =
+        reports.iter().filter(|report| report.vendor_blocks.is_some()).collect();
     if with_vendors.is_empty() {
         return String::new();
     }
@@ -68,20 +80,35 @@ fn vendor_blocks(reports: &[PolicyReport]) -> String {
     let first = names.max().unwrap_or(0).max("after a vendor's shift".len());
     let mut out = format!(
         "\n{:first$}  {:>7}  {:>7}  {:>7}  {:>12}  {:>7}  {:>7}  {:>7}  {:>9}\n",
-        "worlds with vendors", "regret", "cold", "blocked", "blocked cold", "bans", "blocks", "unasked", "delivered"
+        "worlds with vendors",
+        "regret",
+        "cold",
+        "blocked",
+        "blocked cold",
+        "bans",
+        "blocks",
+        "unasked",
+        "delivered"
     );
     let mut means: Vec<(&str, Vec<[f64; 6]>)> = Vec::new();
     for report in &with_vendors {
-        let Some(base) = with_vendors.iter().find(|base| base.world == report.world && base.policy == WITHOUT_TAGS)
+        let Some(base) = with_vendors
+            .iter()
+            .find(|base| base.world == report.world && base.policy == WITHOUT_TAGS)
         else {
-            let _ =
-                writeln!(out, "{:first$}{}", format!("{} {}", report.world, report.policy), cells(measures(report), 2));
+            let _ = writeln!(
+                out,
+                "{:first$}{}",
+                format!("{} {}", report.world, report.policy),
+                cells(measures(report), 2)
+            );
             continue;
         };
         let shares = ratio(measures(report), measures(base));
         let is_base = report.policy == WITHOUT_TAGS;
         let shown = if is_base { measures(report) } else { shares };
-        let unasked = report.vendor_blocks.as_ref().map_or(0.0, |vendor_blocks| vendor_blocks.unasked_share);
+        let unasked =
+            report.vendor_blocks.as_ref().map_or(0.0, |vendor_blocks| vendor_blocks.unasked_share);
         let name = format!("{} {}", report.world, report.policy);
         let _ = writeln!(
             out,
@@ -98,9 +125,17 @@ fn vendor_blocks(reports: &[PolicyReport]) -> String {
         }
     }
     for (policy, all) in means {
-        let mean = std::array::from_fn(|place| all.iter().map(|of| of[place]).sum::<f64>() / all.len() as f64);
-        let _ =
-            writeln!(out, "{:first$}{}  {:>7}  {:>9}  of untagged", format!("mean {policy}"), cells(mean, 3), "", "");
+        let mean = std::array::from_fn(|place| {
+            all.iter().map(|of| of[place]).sum::<f64>() / all.len() as f64
+        });
+        let _ = writeln!(
+            out,
+            "{:first$}{}  {:>7}  {:>9}  of untagged",
+            format!("mean {policy}"),
+            cells(mean, 3),
+            "",
+            ""
+        );
     }
     out.push_str(&shifts(&with_vendors, first));
     out
@@ -127,7 +162,9 @@ fn cells(of: [f64; 6], digits: usize) -> String {
 fn shifts(with_vendors: &[&PolicyReport], first: usize) -> String {
     let mut out = String::new();
     for report in with_vendors {
-        let Some(shift) = report.vendor_blocks.as_ref().and_then(|vendor_blocks| vendor_blocks.shift.as_ref()) else {
+        let Some(shift) =
+            report.vendor_blocks.as_ref().and_then(|vendor_blocks| vendor_blocks.shift.as_ref())
+        else {
             continue;
         };
         if out.is_empty() {
@@ -137,7 +174,8 @@ fn shifts(with_vendors: &[&PolicyReport], first: usize) -> String {
                 "after a vendor's shift", "known", "harder 1st, 2nd", "easier 1st, 2nd"
             );
         }
-        let share = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{share:.2}"));
+        let share =
+            |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{share:.2}"));
         let both = |a, b| format!("{}, {}", share(a), share(b));
         let _ = writeln!(
             out,
@@ -156,7 +194,9 @@ pub fn baseline_wins(reports: &[PolicyReport]) -> Vec<String> {
     let mut lines = Vec::new();
     for world in distinct(reports, |report| &*report.world) {
         let Some(ours) = find(reports, world, "default") else { continue };
-        let others = reports.iter().filter(|r| r.world == world && r.policy != "oracle" && !OWN.contains(&&*r.policy));
+        let others = reports
+            .iter()
+            .filter(|r| r.world == world && r.policy != "oracle" && !OWN.contains(&&*r.policy));
         for other in others.filter(|other| other.regret < ours.regret) {
             lines.push(format!(
                 "{world}: {} is better than default ({:.2} against {:.2})",

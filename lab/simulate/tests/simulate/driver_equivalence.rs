@@ -1,4 +1,5 @@
-//! The same scripts run by a plain visit, by the simulator's driver and by the pipeline must record the same attempts.
+//! The same scripts run by a plain visit, by the simulator's driver and by the pipeline must record
+//! the same attempts.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,8 +40,13 @@ enum ServerResponse {
 }
 
 fn server_response() -> impl Strategy<Value = ServerResponse> {
-    let kinds =
-        [ErrorKind::Timeout, ErrorKind::NetworkError, ErrorKind::DnsError, ErrorKind::TooLarge, ErrorKind::Truncated];
+    let kinds = [
+        ErrorKind::Timeout,
+        ErrorKind::NetworkError,
+        ErrorKind::DnsError,
+        ErrorKind::TooLarge,
+        ErrorKind::Truncated,
+    ];
     let own = prop_oneof![
         4 => Just(ServerResponse::Article),
         2 => Just(ServerResponse::Challenge),
@@ -60,32 +66,48 @@ fn server_response() -> impl Strategy<Value = ServerResponse> {
 impl ServerResponse {
     /// Returns status, headers and body, or the error.
     fn response(&self) -> Result<(u16, Vec<Header>, String), ErrorKind> {
-        let html = |status, text: String| Ok((status, vec![Header::new("Content-Type", "text/html")], text));
+        let html = |status, text: String| {
+            Ok((status, vec![Header::new("Content-Type", "text/html")], text))
+        };
         match self {
-            Self::Article => {
-                html(200, format!("<!doctype html><title>Ferries</title><p>{}", "The ferry leaves. ".repeat(40)))
-            }
-            Self::Challenge => {
-                html(403, "<title>Just a moment...</title><script>window._cf_chl_opt={}</script>".to_owned())
-            }
+            Self::Article => html(
+                200,
+                format!(
+                    "<!doctype html><title>Ferries</title><p>{}",
+                    "The ferry leaves. ".repeat(40)
+                ),
+            ),
+            Self::Challenge => html(
+                403,
+                "<title>Just a moment...</title><script>window._cf_chl_opt={}</script>".to_owned(),
+            ),
             Self::Refusal { retry_after } => {
                 let mut headers = vec![Header::new("Content-Type", "text/html")];
-                headers.extend(retry_after.map(|seconds| Header::new("Retry-After", seconds.to_string())));
+                headers.extend(
+                    retry_after.map(|seconds| Header::new("Retry-After", seconds.to_string())),
+                );
                 Ok((403, headers, "<h1>Forbidden</h1>".to_owned()))
             }
             Self::Short(n) => html(
                 200,
-                format!("<!doctype html><title>Note</title><p>Note {}<iframe></iframe>", "o".repeat(*n as usize * 9)),
+                format!(
+                    "<!doctype html><title>Note</title><p>Note {}<iframe></iframe>",
+                    "o".repeat(*n as usize * 9)
+                ),
             ),
             Self::Missing => html(404, "<h1>Not Found</h1>".to_owned()),
             Self::Broken => html(500, "<h1>Internal Server Error</h1>".to_owned()),
             Self::OtherHost(_, response) => response.response(),
-            Self::Redirect(n @ 2..) => {
-                html(200, format!("<!doctype html><meta http-equiv=refresh content='0;url=https://v{n}.net/'>"))
-            }
-            Self::Redirect(n) => {
-                html(200, format!("<!doctype html><meta http-equiv=refresh content='0;url=/moved/{n}'>"))
-            }
+            Self::Redirect(n @ 2..) => html(
+                200,
+                format!(
+                    "<!doctype html><meta http-equiv=refresh content='0;url=https://v{n}.net/'>"
+                ),
+            ),
+            Self::Redirect(n) => html(
+                200,
+                format!("<!doctype html><meta http-equiv=refresh content='0;url=/moved/{n}'>"),
+            ),
             Self::Fails(kind) => Err(*kind),
         }
     }
@@ -110,8 +132,8 @@ impl ServerResponse {
     }
 }
 
-/// One URL: its number, its delay after the previous one, and the responses to its requests in order; the last one
-/// repeats.
+/// One URL: its number, its delay after the previous one, and the responses to its requests in
+/// order; the last one repeats.
 #[derive(Clone, Debug)]
 struct Turn {
     url: u32,
@@ -121,11 +143,8 @@ struct Turn {
 
 fn turn() -> impl Strategy<Value = Turn> {
     let after = prop_oneof![3 => 0..60u64, 1 => 600..5000u64];
-    (0..12u32, after, prop::collection::vec(server_response(), 1..5)).prop_map(|(url, after_s, server_response)| Turn {
-        url,
-        after_s,
-        server_response,
-    })
+    (0..12u32, after, prop::collection::vec(server_response(), 1..5))
+        .prop_map(|(url, after_s, server_response)| Turn { url, after_s, server_response })
 }
 
 #[derive(Clone, Default)]
@@ -148,8 +167,14 @@ struct World {
 impl World {
     fn new() -> Self {
         let (clock, sink) = (Arc::new(Clock::fixed(BEGIN)), RecordingSink::default());
-        let builder = Selector::builder().without_pace().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
-        let builder = FETCHERS.iter().fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
+        let builder = Selector::builder()
+            .without_pace()
+            .around(BEGIN)
+            .clock(Arc::clone(&clock))
+            .sink(sink.clone());
+        let builder = FETCHERS
+            .iter()
+            .fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
         Self { selector: Arc::new(builder.build().unwrap()), clock, sink }
     }
 
@@ -242,9 +267,10 @@ impl Fetcher for Scripted {
 
 fn piped(turns: &[Turn]) -> Vec<Attempt> {
     let (world, script) = (World::new(), Arc::new(Mutex::new(Script::default())));
-    let pipeline = FETCHERS.iter().fold(Pipeline::builder(Arc::clone(&world.selector)), |builder, name| {
-        builder.fetcher(Arc::new(Scripted { name, script: Arc::clone(&script) }))
-    });
+    let pipeline =
+        FETCHERS.iter().fold(Pipeline::builder(Arc::clone(&world.selector)), |builder, name| {
+            builder.fetcher(Arc::new(Scripted { name, script: Arc::clone(&script) }))
+        });
     let pipeline = pipeline.build().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for turn in turns {
@@ -281,8 +307,10 @@ fn the_scripts_reach_every_kind_of_end() {
     .map(|(server_response, url)| Turn { url, after_s: 1, server_response })
     .collect();
     let made = alone(&turns);
-    let seen: Vec<_> =
-        made.iter().map(|a| (a.fetcher.as_str(), a.error_type.as_ref().map(|e| e.name().to_owned()))).collect();
+    let seen: Vec<_> = made
+        .iter()
+        .map(|a| (a.fetcher.as_str(), a.error_type.as_ref().map(|e| e.name().to_owned())))
+        .collect();
     let error = |name: &str| Some(name.to_owned());
     assert_eq!(
         seen,
@@ -301,6 +329,8 @@ fn the_scripts_reach_every_kind_of_end() {
     let world = World::new();
     let url = world.begin(&turns[0]);
     let mut visit = world.selector.visit(&url).unwrap();
-    let end = fetchwise_simulate::drive(&mut visit, &world.clock, None, |_| FetchResult::from(ErrorKind::Queued));
+    let end = fetchwise_simulate::drive(&mut visit, &world.clock, None, |_| {
+        FetchResult::from(ErrorKind::Queued)
+    });
     assert!(matches!(end.how, VisitOutcome::Failed(_)));
 }

@@ -1,15 +1,16 @@
 //! Joint worlds from outside: the promises of their results.
 
 use fetchwise_simulate::{
-    CRAWLERS, JOINT_WORLDS, JointReport, JointWorld, PaceOptions, SimulateError, joint_html, joint_table,
-    simulate_joint,
+    CRAWLERS, JOINT_WORLDS, JointReport, JointWorld, PaceOptions, SimulateError, joint_html,
+    joint_table, simulate_joint,
 };
 
 fn world(name: &str, classes: &[&str], changes: &[(&str, &str)]) -> JointWorld {
     let (_, text) = JOINT_WORLDS.iter().find(|(known, _)| *known == name).unwrap();
     let mut text = (*text).to_owned();
     for (key, value) in [("hosts", "1"), ("urls", "1500"), ("hours", "0.5")].iter().chain(changes) {
-        let line = text.lines().find(|line| line.starts_with(&format!("{key} = "))).unwrap().to_owned();
+        let line =
+            text.lines().find(|line| line.starts_with(&format!("{key} = "))).unwrap().to_owned();
         text = text.replacen(&line, &format!("{key} = {value}"), 1);
     }
     let mut world = JointWorld::parse(&text, "small").unwrap();
@@ -18,7 +19,8 @@ fn world(name: &str, classes: &[&str], changes: &[(&str, &str)]) -> JointWorld {
 }
 
 fn run(world: &JointWorld, crawlers: &[&str], seeds: &[u64], threads: usize) -> Vec<JointReport> {
-    simulate_joint(world, crawlers, seeds, &PaceOptions { threads, ..PaceOptions::default() }).unwrap()
+    simulate_joint(world, crawlers, seeds, &PaceOptions { threads, ..PaceOptions::default() })
+        .unwrap()
 }
 
 fn as_json(reports: &[JointReport]) -> String {
@@ -38,7 +40,12 @@ fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
 
 #[test]
 fn an_application_with_a_limit_is_crawled_by_browser_below_the_limit() {
-    let reports = run(&world("joint-1", &["shell-window"], &[]), &["fetchwise", "unpaced", "oracle"], &[1], 0);
+    let reports = run(
+        &world("joint-1", &["shell-window"], &[]),
+        &["fetchwise", "unpaced", "oracle"],
+        &[1],
+        0,
+    );
     let [own, unpaced, oracle] = &reports[..] else { panic!("three of them") };
     assert!(own.renders_per_page > 0.95 && own.renders_per_page < 1.1, "{own:?}");
     assert!(own.share > 0.5 && own.share <= oracle.share * 1.1, "{own:?} {oracle:?}");
@@ -47,9 +54,13 @@ fn an_application_with_a_limit_is_crawled_by_browser_below_the_limit() {
 
 #[test]
 fn a_limit_for_all_fetchers_does_not_count_against_the_plain_one() {
-    let reports = run(&world("joint-1", &["wall-for-all", "bans"], &[]), &["fetchwise"], &[1, 2], 0);
+    let reports =
+        run(&world("joint-1", &["wall-for-all", "bans"], &[]), &["fetchwise"], &[1, 2], 0);
     for report in &reports {
-        assert!(report.renders_per_page < 0.05, "who is refused for speed gains nothing by rendering: {report:?}");
+        assert!(
+            report.renders_per_page < 0.05,
+            "who is refused for speed gains nothing by rendering: {report:?}"
+        );
         assert_eq!(report.lost_per_1k, 0.0, "{report:?}");
     }
 }
@@ -80,7 +91,8 @@ fn every_shipped_world_is_valid_and_invalid_keys_are_named() {
         ("rate = [0.5, 6.0], window_s", "window_s", "class.rate"),
         ("limit = { limiter = \"bucket\"", "limit = { limiter = \"bukket\"", "bukket"),
     ] {
-        let message = JointWorld::parse(&text.replacen(from, to, 1), "w.toml").unwrap_err().to_string();
+        let message =
+            JointWorld::parse(&text.replacen(from, to, 1), "w.toml").unwrap_err().to_string();
         assert!(message.contains(key), "{key}: {message}");
     }
 }
@@ -90,5 +102,8 @@ fn unknown_names_and_missing_seeds_are_errors() {
     let (world, options) = (world("joint-1", &["bucket"], &[]), PaceOptions::default());
     let unknown = simulate_joint(&world, &["gremlins"], &[1], &options);
     assert!(matches!(unknown, Err(SimulateError::UnknownPolicy { .. })));
-    assert!(matches!(simulate_joint(&world, &["oracle"], &[], &options), Err(SimulateError::NoSeeds)));
+    assert!(matches!(
+        simulate_joint(&world, &["oracle"], &[], &options),
+        Err(SimulateError::NoSeeds)
+    ));
 }

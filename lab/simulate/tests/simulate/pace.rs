@@ -1,13 +1,15 @@
 //! Worlds of hosts with limits from outside: the promises of their results.
 
 use fetchwise_simulate::{
-    PACE_WORLDS, PACERS, PaceOptions, PaceReport, PaceWorld, SimulateError, pace_html, pace_table, simulate_pace,
+    PACE_WORLDS, PACERS, PaceOptions, PaceReport, PaceWorld, SimulateError, pace_html, pace_table,
+    simulate_pace,
 };
 
 fn world(changes: &[(&str, &str)]) -> PaceWorld {
     let mut text = PACE_WORLDS[0].1.to_owned();
     for (key, value) in [("hosts", "2"), ("urls", "2000"), ("hours", "0.5")].iter().chain(changes) {
-        let line = text.lines().find(|line| line.starts_with(&format!("{key} = "))).unwrap().to_owned();
+        let line =
+            text.lines().find(|line| line.starts_with(&format!("{key} = "))).unwrap().to_owned();
         text = text.replacen(&line, &format!("{key} = {value}"), 1);
     }
     PaceWorld::parse(&text, "small").unwrap()
@@ -36,12 +38,18 @@ fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
 fn the_learned_pace_delivers_more_than_one_request_per_second_with_few_blocks() {
     let reports = run(&world(&[]), &["pace", "one_a_second", "none"], &[1], 0);
     let mean = |pacer: &str, of: fn(&PaceReport) -> f64| {
-        let all: Vec<f64> = reports.iter().filter(|r| r.pacer == pacer && r.in_mean).map(of).collect();
+        let all: Vec<f64> =
+            reports.iter().filter(|r| r.pacer == pacer && r.in_mean).map(of).collect();
         all.iter().sum::<f64>() / all.len() as f64
     };
     let share = |pacer: &str| mean(pacer, |report| report.share);
     let blocked = |pacer: &str| mean(pacer, |report| report.blocked_per_1k);
-    assert!(share("pace") > 1.5 * share("one_a_second"), "{} {}", share("pace"), share("one_a_second"));
+    assert!(
+        share("pace") > 1.5 * share("one_a_second"),
+        "{} {}",
+        share("pace"),
+        share("one_a_second")
+    );
     assert!(100.0 * blocked("pace") < blocked("none"), "{} {}", blocked("pace"), blocked("none"));
 }
 
@@ -59,7 +67,8 @@ fn every_shipped_world_is_valid_and_invalid_keys_are_named() {
         ("penalty_s = { any = [10.0, 60.0] }", "", "class.penalty_s"),
         ("retry_after = 0.5", "retry_after = 1.5", "class.retry_after"),
     ] {
-        let message = PaceWorld::parse(&text.replacen(from, to, 1), "w.toml").unwrap_err().to_string();
+        let message =
+            PaceWorld::parse(&text.replacen(from, to, 1), "w.toml").unwrap_err().to_string();
         assert!(message.contains(key), "{message}");
     }
 }
@@ -69,5 +78,8 @@ fn unknown_names_and_missing_seeds_are_errors() {
     let options = PaceOptions::default();
     let unknown = simulate_pace(&world(&[]), &["gremlins"], &[1], &options);
     assert!(matches!(unknown, Err(SimulateError::UnknownPolicy { .. })));
-    assert!(matches!(simulate_pace(&world(&[]), &["pace"], &[], &options), Err(SimulateError::NoSeeds)));
+    assert!(matches!(
+        simulate_pace(&world(&[]), &["pace"], &[], &options),
+        Err(SimulateError::NoSeeds)
+    ));
 }

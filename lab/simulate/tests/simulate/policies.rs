@@ -2,21 +2,26 @@
 
 use fetchwise::decision::Rule;
 use fetchwise::policy::{Choice, Policy, View};
-use fetchwise_simulate::{NAMES, NamedPolicy, PolicyReport, SHIPPED, SimulateOptions, World, html, simulate, table};
+use fetchwise_simulate::{
+    NAMES, NamedPolicy, PolicyReport, SHIPPED, SimulateOptions, World, html, simulate, table,
+};
 
 /// A shipped world, reduced so that a debug build runs it quickly, with changes.
 fn small_world(changes: &[(&str, &str)]) -> World {
     let mut text = SHIPPED[0].1.to_owned();
     for (key, value) in [("urls", "6000"), ("sites", "120")].iter().chain(changes) {
-        let line = text.lines().find(|line| line.starts_with(&format!("{key} = "))).unwrap().to_owned();
+        let line =
+            text.lines().find(|line| line.starts_with(&format!("{key} = "))).unwrap().to_owned();
         text = text.replacen(&line, &format!("{key} = {value}"), 1);
     }
     World::parse(&text, "small").unwrap()
 }
 
 fn run(world: &World, names: &[&str], seeds: &[u64], threads: usize) -> Vec<PolicyReport> {
-    let policies: Vec<NamedPolicy> = names.iter().map(|name| NamedPolicy::by_name(name).unwrap()).collect();
-    simulate(world, &policies, seeds, &SimulateOptions { threads, ..SimulateOptions::default() }).unwrap()
+    let policies: Vec<NamedPolicy> =
+        names.iter().map(|name| NamedPolicy::by_name(name).unwrap()).collect();
+    simulate(world, &policies, seeds, &SimulateOptions { threads, ..SimulateOptions::default() })
+        .unwrap()
 }
 
 fn as_json(reports: &[PolicyReport]) -> String {
@@ -71,14 +76,26 @@ fn learning_beats_every_baseline_in_a_small_base_world_and_the_oracle_has_no_reg
     let reports = run(&small_world(&[]), &NAMES, &[1], 0);
     let regret = |name: &str| reports.iter().find(|report| report.policy == name).unwrap().regret;
     assert_eq!(regret("oracle"), 0.0);
-    for name in NAMES.iter().filter(|name| !["oracle", "default", "untagged", "index", "confident"].contains(*name)) {
-        assert!(regret(name) > 1.2 * regret("default"), "{name}: {} against {}", regret(name), regret("default"));
+    for name in NAMES
+        .iter()
+        .filter(|name| !["oracle", "default", "untagged", "index", "confident"].contains(*name))
+    {
+        assert!(
+            regret(name) > 1.2 * regret("default"),
+            "{name}: {} against {}",
+            regret(name),
+            regret("default")
+        );
     }
 }
 
 #[test]
 fn policies_that_start_plain_equal_the_oracle_when_plain_requests_always_work() {
-    let text = SHIPPED[0].1.replacen("static = 0.99,", "static = 1.0,", 1).replacen("file = 0.99", "file = 1.0", 1);
+    let text = SHIPPED[0].1.replacen("static = 0.99,", "static = 1.0,", 1).replacen(
+        "file = 0.99",
+        "file = 1.0",
+        1,
+    );
     let plain = [
         (
             "render_mix = { static = 0.6, spa = 0.2, js_partial = 0.13, video = 0.03, file = 0.04 }",
@@ -99,12 +116,19 @@ fn policies_that_start_plain_equal_the_oracle_when_plain_requests_always_work() 
         assert!(text.contains(from), "{from}");
         text.replacen(from, to, 1)
     });
-    let reports =
-        run(&World::parse(&text, "plain").unwrap(), &["default", "ladder", "always_direct", "one_probe"], &[5], 0);
+    let reports = run(
+        &World::parse(&text, "plain").unwrap(),
+        &["default", "ladder", "always_direct", "one_probe"],
+        &[5],
+        0,
+    );
     for report in reports {
         assert_eq!(report.regret, 0.0, "{}", report.policy);
         // Dead links end after one request and are not successes.
-        assert!((0.96..1.0).contains(&report.success_rate) && report.attempts_per_url == 1.0, "{report:?}");
+        assert!(
+            (0.96..1.0).contains(&report.success_rate) && report.attempts_per_url == 1.0,
+            "{report:?}"
+        );
     }
 }
 
@@ -123,8 +147,8 @@ fn warm_sites(changes: &[(&str, &str)]) -> World {
     small_world(&[&even, changes].concat())
 }
 
-/// The promise: the right fetcher within 6 URLs at the median and 15 at the 80th percentile when a site gets harder,
-/// within 12 and 35 when it gets easier.
+/// The promise: the right fetcher within 6 URLs at the median and 15 at the 80th percentile when a
+/// site gets harder, within 12 and 35 when it gets easier.
 fn assert_adapts(world: &World) {
     let report = &run(world, &["default"], &[9001, 9002], 0)[0];
     let bounds = [
@@ -168,7 +192,8 @@ fn a_custom_policy_runs_under_its_name() {
         }
     }
     let policies = [NamedPolicy::new("dearest", || Box::new(Dearest))];
-    let reports = simulate(&small_world(&[]), &policies, &[1], &SimulateOptions::default()).unwrap();
+    let reports =
+        simulate(&small_world(&[]), &policies, &[1], &SimulateOptions::default()).unwrap();
     assert_eq!(reports[0].policy, "dearest");
     assert!(reports[0].cost_per_url > 38.0, "{:?}", reports[0]);
 }
@@ -185,8 +210,11 @@ fn unknown_policies_and_missing_seeds_are_errors_with_the_known_names() {
 fn a_world_of_one_fetcher_and_one_site_runs() {
     let first = SHIPPED[0].1.find("[[fetcher]]").unwrap();
     let second = SHIPPED[0].1[first + 5..].find("[[fetcher]]").unwrap() + first + 5;
-    let text =
-        SHIPPED[0].1[..second].replacen("sites = 4000", "sites = 1", 1).replacen("urls = 300000", "urls = 200", 1);
+    let text = SHIPPED[0].1[..second].replacen("sites = 4000", "sites = 1", 1).replacen(
+        "urls = 300000",
+        "urls = 200",
+        1,
+    );
     let world = World::parse(&text, "tiny").unwrap();
     let reports = run(&world, &NAMES, &[3], 0);
     assert_eq!(reports.len(), NAMES.len());
@@ -195,7 +223,9 @@ fn a_world_of_one_fetcher_and_one_site_runs() {
 
 #[test]
 fn the_page_has_no_external_resources_and_names_every_policy() {
-    let page = html(&run(&small_world(&[("urls", "2000")]), &["default", "ladder", "oracle"], &[1], 0)).unwrap();
+    let page =
+        html(&run(&small_world(&[("urls", "2000")]), &["default", "ladder", "oracle"], &[1], 0))
+            .unwrap();
     assert!(page.contains("</html>") && page.matches("<svg").count() >= 5);
     assert!(page.contains("ladder") && page.contains("W1-base"));
     let without_namespace = page.replace("http://www.w3.org/2000/svg", "");
@@ -212,8 +242,14 @@ fn small_vendor_world(name: &str, urls: usize, sites: usize) -> World {
 #[test]
 fn host_signals_lower_regret_and_bans_in_worlds_with_vendors() {
     let reports = run(&small_vendor_world("V1", 20_000, 1000), &["default", "untagged"], &[1], 0);
-    let [tagged, untagged] = [0, 1].map(|place: usize| reports[place].vendor_blocks.as_ref().unwrap());
-    assert!(reports[0].regret < 0.85 * reports[1].regret, "{} against {}", reports[0].regret, reports[1].regret);
+    let [tagged, untagged] =
+        [0, 1].map(|place: usize| reports[place].vendor_blocks.as_ref().unwrap());
+    assert!(
+        reports[0].regret < 0.85 * reports[1].regret,
+        "{} against {}",
+        reports[0].regret,
+        reports[1].regret
+    );
     assert!(tagged.vendor_block_cold_regret < 0.85 * untagged.vendor_block_cold_regret);
     assert!(reports[0].bans_per_1k < 0.9 * reports[1].bans_per_1k);
     assert!(tagged.unasked_share > 0.02 && untagged.unasked_share == 0.0);
@@ -224,9 +260,10 @@ fn host_signals_lower_regret_and_bans_in_worlds_with_vendors() {
 
 #[test]
 fn a_vendor_shift_is_followed_at_hosts_without_a_visit_since() {
-    let reports = run(&small_vendor_world("V4", 20_000, 2000), &["default", "untagged"], &[1, 2], 0);
-    let [tagged, untagged] =
-        [0, 1].map(|place: usize| reports[place].vendor_blocks.as_ref().unwrap().shift.as_ref().unwrap());
+    let reports =
+        run(&small_vendor_world("V4", 20_000, 2000), &["default", "untagged"], &[1, 2], 0);
+    let [tagged, untagged] = [0, 1]
+        .map(|place: usize| reports[place].vendor_blocks.as_ref().unwrap().shift.as_ref().unwrap());
     let first = |shift: &fetchwise_simulate::ShiftReport| shift.shift_harder_first.unwrap();
     let second = |shift: &fetchwise_simulate::ShiftReport| shift.shift_easier_second.unwrap();
     assert!(first(tagged) > first(untagged) + 0.1, "{tagged:?} {untagged:?}");
@@ -238,32 +275,38 @@ fn host_signals_change_nothing_in_worlds_without_them() {
     let mut reports = run(&small_world(&[]), &["default", "untagged"], &[1], 0);
     assert!(reports[0].vendor_blocks.is_none());
     reports[1].policy = "default".to_owned();
-    let [tagged, untagged] = [0, 1].map(|place: usize| serde_json::to_string(&reports[place]).unwrap());
+    let [tagged, untagged] =
+        [0, 1].map(|place: usize| serde_json::to_string(&reports[place]).unwrap());
     assert_eq!(tagged, untagged);
 }
 
-/// The worlds of a crawler that signs, with the largest acceptable cost per success relative to the same crawler without
-/// fetchers that sign.
+/// The worlds of a crawler that signs, with the largest acceptable cost per success relative to the
+/// same crawler without fetchers that sign.
 const SIGNED_WORLDS: [(&str, f64); 3] = [("I1", 0.75), ("I0", 1.05), ("I2", 0.95)];
 
-/// Returns the cost per success of a policy in a world, relative to the same world without fetchers that sign.
+/// Returns the cost per success of a policy in a world, relative to the same world without fetchers
+/// that sign.
 fn relative_cost(world: &World, policy: &str, seeds: &[u64]) -> f64 {
     let cost = |world: &World| run(world, &[policy], seeds, 0)[0].cost_per_success.unwrap();
     let (signed, unsigned) = (cost(world), cost(&world.without_signed()));
     let (name, ratio) = (&world.name, signed / unsigned);
-    println!("{name} {policy} seeds {seeds:?}: cost per success {signed:.2} / {unsigned:.2} = {ratio:.3}");
+    println!(
+        "{name} {policy} seeds {seeds:?}: cost per success {signed:.2} / {unsigned:.2} = {ratio:.3}"
+    );
     ratio
 }
 
 #[test]
 fn signed_requests_pay_where_they_are_admitted_and_cost_little_where_they_are_not() {
-    let ratios = SIGNED_WORLDS
-        .map(|(name, most)| (name, relative_cost(&small_vendor_world(name, 6000, 200), "default", &[1, 2]), most));
+    let ratios = SIGNED_WORLDS.map(|(name, most)| {
+        (name, relative_cost(&small_vendor_world(name, 6000, 200), "default", &[1, 2]), most)
+    });
     assert!(ratios.iter().all(|(_, ratio, most)| ratio <= most), "{ratios:?}");
 }
 
-/// Prints the table of `docs/reports/simulator.md`. The oracle knows what each host admits: its ratio shows how much of
-/// the saving a web allows. It foresees no ban, and it pays more for another page than the cost per success does.
+/// Prints the table of `docs/reports/simulator.md`. The oracle knows what each host admits: its
+/// ratio shows how much of the saving a web allows. It foresees no ban, and it pays more for
+/// another page than the cost per success does.
 #[test]
 #[ignore = "the full worlds take minutes"]
 fn the_table_of_signed_requests() {
@@ -271,7 +314,9 @@ fn the_table_of_signed_requests() {
     let shipped = |name| fetchwise_simulate::MORE.iter().find(|world| world.0 == name).unwrap().1;
     for (name, most) in SIGNED_WORLDS {
         let world = World::parse(shipped(name), name).unwrap();
-        let mean = |policy| SEEDS.map(|seed| relative_cost(&world, policy, &[seed])).iter().sum::<f64>() / 4.0;
+        let mean = |policy| {
+            SEEDS.map(|seed| relative_cost(&world, policy, &[seed])).iter().sum::<f64>() / 4.0
+        };
         let [default, oracle] = ["default", "oracle"].map(mean);
         println!("{name}: mean {default:.3}, of the oracle {oracle:.3}");
         // The full I1 misses the bound of the small one with three of these seeds.
@@ -280,8 +325,8 @@ fn the_table_of_signed_requests() {
     }
 }
 
-/// The report's figures of the first seven worlds are older than fetchers that sign. No world but the three of
-/// [`SIGNED_WORLDS`] has such a fetcher, and nothing may change there.
+/// The report's figures of the first seven worlds are older than fetchers that sign. No world but
+/// the three of [`SIGNED_WORLDS`] has such a fetcher, and nothing may change there.
 #[test]
 #[ignore = "the full worlds take minutes"]
 fn the_report_of_worlds_without_fetchers_that_sign_is_still_right() {

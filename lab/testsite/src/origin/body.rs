@@ -30,8 +30,16 @@ const BOMB_BLOCKS: u32 = 1088;
 const BREAK_WAIT: Duration = Duration::from_millis(30);
 
 /// Returns a response with a complete body.
-pub(super) fn whole(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Response<Body> {
-    response(status, content_type, Full::new(body.into()).map_err(|never| match never {}).boxed_unsync())
+pub(super) fn whole(
+    status: u16,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Body> {
+    response(
+        status,
+        content_type,
+        Full::new(body.into()).map_err(|never| match never {}).boxed_unsync(),
+    )
 }
 
 /// Returns a plain-text response.
@@ -42,20 +50,28 @@ pub(super) fn text(status: u16, text: &str) -> Response<Body> {
 /// Returns a response with any body. An invalid status becomes 500.
 pub(super) fn response(status: u16, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
-    *response.status_mut() = http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() =
+        http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
 /// Returns a short error page; 401 carries a challenge for credentials, as HTTP requires.
 pub(super) fn status(code: u16) -> Response<Body> {
-    let reason = http::StatusCode::from_u16(code).ok().and_then(|status| status.canonical_reason()).unwrap_or("Error");
+    let reason = http::StatusCode::from_u16(code)
+        .ok()
+        .and_then(|status| status.canonical_reason())
+        .unwrap_or("Error");
     let page = whole(code, HTML, html::status_page(code, reason));
     if code == 401 { with_header(page, WWW_AUTHENTICATE, "Basic realm=\"almanac\"") } else { page }
 }
 
 /// Returns `response` with one more header; an invalid value is left out.
-pub(super) fn with_header(mut response: Response<Body>, name: HeaderName, value: &str) -> Response<Body> {
+pub(super) fn with_header(
+    mut response: Response<Body>,
+    name: HeaderName,
+    value: &str,
+) -> Response<Body> {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);
     }
@@ -90,13 +106,16 @@ pub(super) fn broken_after(bytes: Bytes) -> Body {
 
 /// Returns a body that sends `first`, and then `repeated` for as long as the client reads.
 pub(super) fn endless(first: Bytes, repeated: Bytes) -> Body {
-    streamed(stream::once(async { Ok(first) }).chain(stream::repeat_with(move || Ok(repeated.clone()))))
+    streamed(
+        stream::once(async { Ok(first) }).chain(stream::repeat_with(move || Ok(repeated.clone()))),
+    )
 }
 
-/// Returns a gzip stream that opens with `head` and continues with more than 1 GiB of spaces: about 1 MiB on the wire.
+/// Returns a gzip stream that opens with `head` and continues with more than 1 GiB of spaces: about
+/// 1 MiB on the wire.
 ///
-/// Only two pieces are compressed: `head` and one block. Each ends with a full flush, after which deflate refers to
-/// nothing before it, so the block's bytes can be repeated.
+/// Only two pieces are compressed: `head` and one block. Each ends with a full flush, after which
+/// deflate refers to nothing before it, so the block's bytes can be repeated.
 pub(super) fn gzip_bomb(head: &[u8]) -> io::Result<Body> {
     const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     const LAST_EMPTY_BLOCK: [u8; 2] = [3, 0];

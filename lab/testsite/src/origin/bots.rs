@@ -1,4 +1,5 @@
-//! Bots that sign their requests by Web Bot Auth: which keys a site knows, and whether a request is theirs.
+//! Bots that sign their requests by Web Bot Auth: which keys a site knows, and whether a request is
+//! theirs.
 //!
 //! Owns: the verification, with a crate that shares no code with the signer.
 //!
@@ -56,7 +57,9 @@ impl VerifiedBots {
         if is_expired || verifier.verify(&self.keys, None).is_err() {
             return false;
         }
-        nonce.is_none_or(|nonce| self.nonces.lock().unwrap_or_else(PoisonError::into_inner).insert(nonce))
+        nonce.is_none_or(|nonce| {
+            self.nonces.lock().unwrap_or_else(PoisonError::into_inner).insert(nonce)
+        })
     }
 }
 
@@ -75,11 +78,14 @@ impl SignedMessage for Message<'_> {
             CoveredComponent::Derived(DerivedComponent::Authority { .. }) => {
                 vec![self.authority.to_ascii_lowercase()]
             }
-            CoveredComponent::Derived(DerivedComponent::Method { .. }) => vec![self.method.to_owned()],
+            CoveredComponent::Derived(DerivedComponent::Method { .. }) => {
+                vec![self.method.to_owned()]
+            }
             CoveredComponent::Derived(DerivedComponent::Path { .. }) => {
                 vec![self.path.split('?').next().unwrap_or_default().to_owned()]
             }
-            CoveredComponent::HTTP(HTTPField { name, parameters }) => match parameters.0.is_empty() {
+            CoveredComponent::HTTP(HTTPField { name, parameters }) => match parameters.0.is_empty()
+            {
                 true => all(self.headers, name),
                 // A dictionary with one member.
                 false => {
@@ -93,5 +99,9 @@ impl SignedMessage for Message<'_> {
 }
 
 fn all(headers: &[Header], name: &str) -> Vec<String> {
-    headers.iter().filter(|known| known.name.eq_ignore_ascii_case(name)).map(|known| known.value.clone()).collect()
+    headers
+        .iter()
+        .filter(|known| known.name.eq_ignore_ascii_case(name))
+        .map(|known| known.value.clone())
+        .collect()
 }

@@ -1,8 +1,8 @@
-//! The certificate of an origin over https: a certificate authority that is made for it, and one certificate for all of
-//! its hosts.
+//! The certificate of an origin over https: a certificate authority that is made for it, and one
+//! certificate for all of its hosts.
 //!
-//! Invariants: both are new in each process, and the private key of the authority is forgotten at once. A client that
-//! trusts the authority trusts no other site by it.
+//! Invariants: both are new in each process, and the private key of the authority is forgotten at
+//! once. A client that trusts the authority trusts no other site by it.
 
 use std::io;
 use std::sync::Arc;
@@ -35,14 +35,19 @@ impl Certificate {
         let mut authority = CertificateParams::new(Vec::<String>::new()).map_err(invalid)?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.distinguished_name.push(DnType::CommonName, "fetchwise testbed");
-        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().map_err(invalid)?);
+        let authority =
+            CertifiedIssuer::self_signed(authority, KeyPair::generate().map_err(invalid)?);
         let authority = authority.map_err(invalid)?;
         let key = KeyPair::generate().map_err(invalid)?;
         let hosts: Vec<String> = hosts.into_iter().map(Into::into).collect();
         let mut params = CertificateParams::new(hosts).map_err(invalid)?;
         params.use_authority_key_identifier_extension = true;
         let leaf = params.signed_by(&key, &authority).map_err(invalid)?;
-        Ok(Self { authority: authority.der().clone(), leaf: leaf.der().clone(), key: key.serialize_der() })
+        Ok(Self {
+            authority: authority.der().clone(),
+            leaf: leaf.der().clone(),
+            key: key.serialize_der(),
+        })
     }
 
     /// Returns the certificate of the authority as PEM, for clients that have to trust it.
@@ -72,7 +77,8 @@ impl Certificate {
         let key = key.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider);
-        let config = config.with_safe_default_protocol_versions().map_err(invalid)?.with_no_client_auth();
+        let config =
+            config.with_safe_default_protocol_versions().map_err(invalid)?.with_no_client_auth();
         let mut config = config.with_single_cert(vec![self.leaf.clone()], key).map_err(invalid)?;
         config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))

@@ -42,7 +42,9 @@ async fn find(root: &Path, path: &str) -> io::Result<FilePath> {
     }
     if tokio::fs::metadata(&file).await?.is_dir() {
         if !path.ends_with('/') {
-            return HeaderValue::from_str(&format!("{path}/")).map(FilePath::RedirectTo).map_err(io::Error::other);
+            return HeaderValue::from_str(&format!("{path}/"))
+                .map(FilePath::RedirectTo)
+                .map_err(io::Error::other);
         }
         file = tokio::fs::canonicalize(file.join("index.html")).await?;
         if !file.starts_with(&root) {
@@ -52,7 +54,8 @@ async fn find(root: &Path, path: &str) -> io::Result<FilePath> {
     Ok(FilePath::File(file))
 }
 
-/// Returns a path with its percent encoding resolved, or `None` if the result is not UTF-8 or contains a NUL.
+/// Returns a path with its percent encoding resolved, or `None` if the result is not UTF-8 or
+/// contains a NUL.
 fn decoded(path: &str) -> Option<String> {
     let mut out = Vec::with_capacity(path.len());
     let mut bytes = path.bytes();
@@ -68,7 +71,8 @@ fn decoded(path: &str) -> Option<String> {
 }
 
 fn content_type(file: &Path) -> &'static str {
-    let extension = file.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let extension =
+        file.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match extension.as_str() {
         "html" | "htm" => HTML,
         "css" => "text/css; charset=utf-8",

@@ -1,7 +1,8 @@
-//! The ledger of a host: every received request, counted by path, and the latest requests with their headers.
+//! The ledger of a host: every received request, counted by path, and the latest requests with
+//! their headers.
 //!
-//! Invariants: a request is recorded before its response is sent, so a client that has a response finds its request
-//! here.
+//! Invariants: a request is recorded before its response is sent, so a client that has a response
+//! finds its request here.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,8 +22,8 @@ pub(super) enum SentPage {
     Block,
 }
 
-/// Path of the script that a page with [render counting](super::Site::CountRenders) loads when a browser runs scripts.
-/// Its query is the path of the page.
+/// Path of the script that a page with [render counting](super::Site::CountRenders) loads when a
+/// browser runs scripts. Its query is the path of the page.
 pub(super) const RENDER_SCRIPT: &str = "/assets/rendered.js?";
 
 /// A request that the origin received.
@@ -47,7 +48,8 @@ impl ReceivedRequest {
         header(&self.headers, "user-agent")
     }
 
-    /// Returns whether the request was for a page rather than for a resource that a browser loads for a page.
+    /// Returns whether the request was for a page rather than for a resource that a browser loads
+    /// for a page.
     pub fn is_page(&self) -> bool {
         is_page(&self.path)
     }
@@ -110,8 +112,14 @@ impl Ledger {
         self.lock().refusals
     }
 
-    /// Records a response: its page, whether its status is a refusal, and whether only a browser requests it.
-    pub(super) fn record_response(&self, page: Option<SentPage>, is_refused: bool, is_render: bool) {
+    /// Records a response: its page, whether its status is a refusal, and whether only a browser
+    /// requests it.
+    pub(super) fn record_response(
+        &self,
+        page: Option<SentPage>,
+        is_refused: bool,
+        is_render: bool,
+    ) {
         let mut entries = self.lock();
         entries.refusals += u64::from(is_refused);
         entries.blocked += u64::from(is_refused || matches!(page, Some(SentPage::Block)));
@@ -136,15 +144,25 @@ impl Ledger {
         self.lock().sent.contains(path)
     }
 
-    /// Returns the page requests so far in the window that contains `now`, and the time left in it. Windows follow each
-    /// other, starting at the first page request.
+    /// Returns the page requests so far in the window that contains `now`, and the time left in it.
+    /// Windows follow each other, starting at the first page request.
     pub(super) fn in_window(&self, window: Duration, now: Instant) -> (u64, Duration) {
         let entries = self.lock();
-        let since_first = entries.first_page.map_or(Duration::ZERO, |first| now.saturating_duration_since(first));
+        let since_first =
+            entries.first_page.map_or(Duration::ZERO, |first| now.saturating_duration_since(first));
         let window = window.max(Duration::from_millis(1));
-        let into = Duration::from_nanos((since_first.as_nanos() % window.as_nanos()).try_into().unwrap_or(u64::MAX));
-        let is_inside = |request: &&ReceivedRequest| now.saturating_duration_since(request.at) <= into;
-        let pages = entries.latest.iter().rev().take_while(is_inside).filter(|request| is_page(&request.path)).count();
+        let into = Duration::from_nanos(
+            (since_first.as_nanos() % window.as_nanos()).try_into().unwrap_or(u64::MAX),
+        );
+        let is_inside =
+            |request: &&ReceivedRequest| now.saturating_duration_since(request.at) <= into;
+        let pages = entries
+            .latest
+            .iter()
+            .rev()
+            .take_while(is_inside)
+            .filter(|request| is_page(&request.path))
+            .count();
         (pages as u64, window - into)
     }
 
@@ -160,7 +178,8 @@ impl Ledger {
         self.lock().latest.iter().cloned().collect()
     }
 
-    /// The counters are right even if a thread panicked while it held the lock, so poisoning is ignored.
+    /// The counters are right even if a thread panicked while it held the lock, so poisoning is
+    /// ignored.
     fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,5 +188,7 @@ impl Ledger {
 /// Returns whether a path is a page rather than a resource that a browser loads for a page.
 pub(super) fn is_page(path: &str) -> bool {
     const RESOURCES: [&str; 3] = ["/assets/", "/api/", "/cdn-cgi/"];
-    !RESOURCES.iter().any(|prefix| path.starts_with(prefix)) && path != "/favicon.ico" && path != "/robots.txt"
+    !RESOURCES.iter().any(|prefix| path.starts_with(prefix))
+        && path != "/favicon.ico"
+        && path != "/robots.txt"
 }

@@ -1,14 +1,15 @@
-//! A local origin server: many sites on this machine's loopback addresses, each with a behaviour that crawlers meet on
-//! the web.
+//! A local origin server: many sites on this machine's loopback addresses, each with a behaviour
+//! that crawlers meet on the web.
 //!
-//! fetchwise keys evidence by host, without the port, so each site needs its own host. A host is a loopback address
-//! (`127.0.0.1`, `127.0.0.2`, ...: Linux can bind all of 127/8) or a name (`shop.localhost`) on 127.0.0.1 that the
-//! `Host` header selects. All hosts share one port. Browsers resolve `*.localhost` to loopback themselves. The system
-//! resolver often does not, so a client of a named site needs its own mapping.
+//! fetchwise keys evidence by host, without the port, so each site needs its own host. A host is a
+//! loopback address (`127.0.0.1`, `127.0.0.2`, ...: Linux can bind all of 127/8) or a name
+//! (`shop.localhost`) on 127.0.0.1 that the `Host` header selects. All hosts share one port.
+//! Browsers resolve `*.localhost` to loopback themselves. The system resolver often does not, so a
+//! client of a named site needs its own mapping.
 //!
-//! Invariants: it listens on loopback only. Every request is in the ledger before its response is sent. A response
-//! depends only on the site, the path and the number of the request, so a repeated test sees the same. Only a
-//! [quota](Site::Quota) looks at the clock.
+//! Invariants: it listens on loopback only. Every request is in the ledger before its response is
+//! sent. A response depends only on the site, the path and the number of the request, so a repeated
+//! test sees the same. Only a [quota](Site::Quota) looks at the clock.
 //!
 //! ```
 //! use fetchwise_testsite::origin::{Origin, Site};
@@ -61,15 +62,16 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Serves each site under its host until the [`Origin`] is dropped, on a free port that all of them share.
+    /// Serves each site under its host until the [`Origin`] is dropped, on a free port that all of
+    /// them share.
     ///
     /// A host is a loopback address or a name; names are served on 127.0.0.1.
     ///
     /// # Errors
     ///
-    /// Fails for an address that is not loopback ([`io::ErrorKind::InvalidInput`]) or cannot be bound (outside Linux,
-    /// addresses other than 127.0.0.1 have to be configured first), for a duplicate host, and when no thread can be
-    /// started.
+    /// Fails for an address that is not loopback ([`io::ErrorKind::InvalidInput`]) or cannot be
+    /// bound (outside Linux, addresses other than 127.0.0.1 have to be configured first), for a
+    /// duplicate host, and when no thread can be started.
     pub fn start<H: Into<String>>(sites: impl IntoIterator<Item = (H, Site)>) -> io::Result<Self> {
         Self::start_with(sites, None)
     }
@@ -90,8 +92,10 @@ impl Origin {
         sites: impl IntoIterator<Item = (H, Site)>,
         certificate: Option<&Certificate>,
     ) -> io::Result<Self> {
-        let sites: Vec<(String, Site)> =
-            sites.into_iter().map(|(host, site)| (host.into().to_ascii_lowercase(), site)).collect();
+        let sites: Vec<(String, Site)> = sites
+            .into_iter()
+            .map(|(host, site)| (host.into().to_ascii_lowercase(), site))
+            .collect();
         let mut addresses = Vec::new();
         for (host, _) in &sites {
             let address = address_of(host)?;
@@ -122,13 +126,14 @@ impl Origin {
         }
     }
 
-    /// Returns the number of requests that `host` has received, including those for scripts and data; 0 for an unknown
-    /// host.
+    /// Returns the number of requests that `host` has received, including those for scripts and
+    /// data; 0 for an unknown host.
     pub fn hits(&self, host: &str) -> u64 {
         self.hosts.ledger(host).map_or(0, |ledger| ledger.hits())
     }
 
-    /// Returns the number of requests that `host` has received for exactly `path`, including the query.
+    /// Returns the number of requests that `host` has received for exactly `path`, including the
+    /// query.
     pub fn hits_at(&self, host: &str, path: &str) -> u64 {
         self.hosts.ledger(host).map_or(0, |ledger| ledger.hits_at(path))
     }
@@ -153,24 +158,26 @@ impl Origin {
         Article::at(host, path).title
     }
 
-    /// Returns the number of TCP connections that `address` has accepted; 0 for an address that is not served.
-    /// Connections to named hosts count for 127.0.0.1.
+    /// Returns the number of TCP connections that `address` has accepted; 0 for an address that is
+    /// not served. Connections to named hosts count for 127.0.0.1.
     pub fn connections(&self, address: IpAddr) -> u64 {
         self.hosts.connections(address)
     }
 
-    /// Returns the number of bytes that `address` has written to its connections: heads and bodies of all responses, as
-    /// encrypted with TLS. Those of named hosts count for 127.0.0.1.
+    /// Returns the number of bytes that `address` has written to its connections: heads and bodies
+    /// of all responses, as encrypted with TLS. Those of named hosts count for 127.0.0.1.
     pub fn bytes_sent(&self, address: IpAddr) -> u64 {
         self.hosts.bytes_sent(address)
     }
 
-    /// Returns the received requests, oldest first: the last 100,000 of each host, by time of arrival.
+    /// Returns the received requests, oldest first: the last 100,000 of each host, by time of
+    /// arrival.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.hosts.requests()
     }
 
-    /// Replaces the site of `host` from the next request on; its counters continue. Returns false for an unknown host.
+    /// Replaces the site of `host` from the next request on; its counters continue. Returns false
+    /// for an unknown host.
     pub fn set_site(&self, host: &str, site: Site) -> bool {
         self.hosts.set_site(host, site)
     }
@@ -188,7 +195,10 @@ impl Drop for Origin {
 fn address_of(host: &str) -> io::Result<IpAddr> {
     match host.parse::<IpAddr>() {
         Ok(address) if address.is_loopback() => Ok(address),
-        Ok(address) => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{address} is not a loopback address"))),
+        Ok(address) => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{address} is not a loopback address"),
+        )),
         Err(_) => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
     }
 }
@@ -200,7 +210,11 @@ fn bind_all(addresses: &[IpAddr]) -> io::Result<(u16, Vec<TcpListener>)> {
     for _ in 0..PORT_TRIES {
         let listener = TcpListener::bind((*first, 0))?;
         let port = listener.local_addr()?.port();
-        match others.iter().map(|address| TcpListener::bind((*address, port))).collect::<io::Result<Vec<_>>>() {
+        match others
+            .iter()
+            .map(|address| TcpListener::bind((*address, port)))
+            .collect::<io::Result<Vec<_>>>()
+        {
             Ok(mut listeners) => {
                 listeners.insert(0, listener);
                 return Ok((port, listeners));

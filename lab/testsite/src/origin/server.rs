@@ -1,5 +1,5 @@
-//! The server: listeners, connections, and the lookup of the site for a request. It runs on one thread with its own
-//! runtime.
+//! The server: listeners, connections, and the lookup of the site for a request. It runs on one
+//! thread with its own runtime.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -59,7 +59,10 @@ impl Hosts {
         for (name, site) in sites {
             let host = Host { site: Mutex::new(Arc::new(site)), ledger: Ledger::default() };
             if by_name.insert(name.clone(), host).is_some() {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("duplicate host {name}")));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("duplicate host {name}"),
+                ));
             }
         }
         Ok(Self { by_name, addresses: Mutex::default() })
@@ -76,7 +79,8 @@ impl Hosts {
     }
 
     pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
-        let mut all: Vec<ReceivedRequest> = self.by_name.values().flat_map(|host| host.ledger.latest()).collect();
+        let mut all: Vec<ReceivedRequest> =
+            self.by_name.values().flat_map(|host| host.ledger.latest()).collect();
         all.sort_by_key(|request| request.at);
         all
     }
@@ -132,14 +136,15 @@ impl Server {
             tasks.push(tokio::net::TcpListener::from_std(listener)?);
         }
         let (stop, stopped) = oneshot::channel::<Infallible>();
-        let thread = std::thread::Builder::new().name("fetchwise-origin".to_owned()).spawn(move || {
-            for listener in tasks {
-                runtime.spawn(accept(listener, acceptor.clone(), Arc::clone(&hosts)));
-            }
-            // The sender is only ever dropped: that is the stop signal.
-            let _ = runtime.block_on(stopped);
-            runtime.shutdown_timeout(STOP_WAIT);
-        })?;
+        let thread =
+            std::thread::Builder::new().name("fetchwise-origin".to_owned()).spawn(move || {
+                for listener in tasks {
+                    runtime.spawn(accept(listener, acceptor.clone(), Arc::clone(&hosts)));
+                }
+                // The sender is only ever dropped: that is the stop signal.
+                let _ = runtime.block_on(stopped);
+                runtime.shutdown_timeout(STOP_WAIT);
+            })?;
         Ok(Self { stop, thread })
     }
 
@@ -151,7 +156,11 @@ impl Server {
     }
 }
 
-async fn accept(listener: tokio::net::TcpListener, acceptor: Option<TlsAcceptor>, hosts: Arc<Hosts>) {
+async fn accept(
+    listener: tokio::net::TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    hosts: Arc<Hosts>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -201,10 +210,12 @@ async fn serve(
         async move { handle(&hosts, local, request, &reset).await }
     });
     let stream = TokioIo::new(stream);
-    // Errors are clients that leave early or sites that break the connection on purpose: nothing to report.
+    // Errors are clients that leave early or sites that break the connection on purpose: nothing to
+    // report.
     match version {
         HttpVersion::One => {
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(stream, service).await;
+            let _ =
+                hyper::server::conn::http1::Builder::new().serve_connection(stream, service).await;
         }
         HttpVersion::Two => {
             let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -213,7 +224,8 @@ async fn serve(
     }
 }
 
-/// Records the request in the ledger and passes it to its site. An error ends the connection without a response.
+/// Records the request in the ledger and passes it to its site. An error ends the connection
+/// without a response.
 async fn handle(
     hosts: &Hosts,
     local: IpAddr,
@@ -295,20 +307,29 @@ struct ResettableStream {
 impl Drop for ResettableStream {
     fn drop(&mut self) {
         if self.reset.load(Ordering::Relaxed) {
-            // With zero linger, closing sends RST. If that fails, the client sees an early end instead.
+            // With zero linger, closing sends RST. If that fails, the client sees an early end
+            // instead.
             let _ = self.stream.set_zero_linger();
         }
     }
 }
 
 impl AsyncRead for ResettableStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for ResettableStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         if let Poll::Ready(Ok(len)) = &written {
             self.sent.fetch_add(*len as u64, Ordering::Relaxed);

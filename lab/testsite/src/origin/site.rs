@@ -11,15 +11,17 @@ use crate::pages::html::Challenge;
 
 /// The behaviour of a host.
 ///
-/// Sites that change over time count *page requests*: all requests to the host except those for `/assets/...`,
-/// `/api/...`, `/cdn-cgi/...`, `/favicon.ico` and `/robots.txt`, which a browser makes for a page.
+/// Sites that change over time count *page requests*: all requests to the host except those for
+/// `/assets/...`, `/api/...`, `/cdn-cgi/...`, `/favicon.ico` and `/robots.txt`, which a browser
+/// makes for a page.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Site {
-    /// Server-rendered articles, a different one at every path. Paths that end in `.pdf`, `.json` or `.txt` have that
-    /// type.
+    /// Server-rendered articles, a different one at every path. Paths that end in `.pdf`, `.json`
+    /// or `.txt` have that type.
     Static,
-    /// A React app: every path responds with the same shell, and the articles arrive as JSON once scripts run.
+    /// A React app: every path responds with the same shell, and the articles arrive as JSON once
+    /// scripts run.
     ReactShell,
     /// A challenge page. Clients whose `User-Agent` contains `admits` get `behind` instead.
     Captcha {
@@ -48,8 +50,8 @@ pub enum Site {
         /// Page requests that get an article before.
         free: u64,
     },
-    /// A number of pages per window; the first window begins with the first page request. Further requests get 429,
-    /// with the seconds until the next window as `Retry-After`.
+    /// A number of pages per window; the first window begins with the first page request. Further
+    /// requests get 429, with the seconds until the next window as `Retry-After`.
     Quota {
         /// Page requests per window, including refused ones.
         pages: u64,
@@ -80,8 +82,8 @@ pub enum Site {
     GzipBomb,
     /// An article in a content coding, whatever the client accepts.
     Compressed(Coding),
-    /// Redirects out of the loopback network: `/metadata` to 169.254.169.254, `/mapped` to the same address as
-    /// IPv4-mapped IPv6, every other path to 10.255.255.1.
+    /// Redirects out of the loopback network: `/metadata` to 169.254.169.254, `/mapped` to the same
+    /// address as IPv4-mapped IPv6, every other path to 10.255.255.1.
     RedirectOut,
     /// Redirects every path to one URL.
     Redirect {
@@ -96,7 +98,8 @@ pub enum Site {
     NonUtf8(Charset),
     /// 200 with an HTML type and an empty body.
     Empty,
-    /// `failing` for each page request whose number is a multiple of `every`, `otherwise` for the rest.
+    /// `failing` for each page request whose number is a multiple of `every`, `otherwise` for the
+    /// rest.
     Flaky {
         /// Period; 0 never fails.
         every: u64,
@@ -140,18 +143,19 @@ pub enum Site {
     Short,
     /// A stub at every path that redirects in HTML to the same path below `/now`; articles there.
     HtmlRedirect,
-    /// Articles that lead ever deeper: every page links to new pages below itself. `/robots.txt` forbids the paths
-    /// below `/deeper`.
+    /// Articles that lead ever deeper: every page links to new pages below itself. `/robots.txt`
+    /// forbids the paths below `/deeper`.
     Trap,
     /// 402 with `crawler-price` for every request.
     Toll {
         /// Value of `crawler-price`, such as `USD 0.01`.
         price: String,
     },
-    /// 403 with `crawler-error: CrawlerForbidden` for every request: this crawler is declined by name.
+    /// 403 with `crawler-error: CrawlerForbidden` for every request: this crawler is declined by
+    /// name.
     Declined,
-    /// Articles with `ETag` and `Last-Modified`, and 304 for a request whose `If-None-Match` or `If-Modified-Since`
-    /// still matches.
+    /// Articles with `ETag` and `Last-Modified`, and 304 for a request whose `If-None-Match` or
+    /// `If-Modified-Since` still matches.
     Validators {
         /// Seconds of `Cache-Control: max-age`, if it is sent.
         max_age: Option<u32>,
@@ -165,10 +169,11 @@ pub enum Site {
         /// Site that responds.
         behind: Box<Site>,
     },
-    /// A site whose pages load a script that reports that scripts run, so the ledger counts renders. See
-    /// [`Tally`](super::Tally).
+    /// A site whose pages load a script that reports that scripts run, so the ledger counts
+    /// renders. See [`Tally`](super::Tally).
     CountRenders(Box<Site>),
-    /// Several sites on one host: the longest matching prefix of the path selects the site; without a match, 404.
+    /// Several sites on one host: the longest matching prefix of the path selects the site; without
+    /// a match, 404.
     Mixed(Vec<(String, Site)>),
 }
 
@@ -182,7 +187,8 @@ impl Site {
     /// 503.
     pub const SERVER_ERROR: Self = Self::Status(503);
 
-    /// Returns a Cloudflare-like challenge with `status` in front of articles; user agents that contain `stealth` pass.
+    /// Returns a Cloudflare-like challenge with `status` in front of articles; user agents that
+    /// contain `stealth` pass.
     pub fn captcha(status: u16) -> Self {
         Self::Captcha {
             challenge: Challenge::Cloudflare,
@@ -192,10 +198,14 @@ impl Site {
         }
     }
 
-    /// Returns articles for bots that sign and for user agents that contain `stealth`, and a Cloudflare-like challenge
-    /// for everybody else.
+    /// Returns articles for bots that sign and for user agents that contain `stealth`, and a
+    /// Cloudflare-like challenge for everybody else.
     pub fn verified(bots: VerifiedBots) -> Self {
-        Self::Verified { bots, admitted: Box::new(Self::Static), others: Box::new(Self::captcha(403)) }
+        Self::Verified {
+            bots,
+            admitted: Box::new(Self::Static),
+            others: Box::new(Self::captcha(403)),
+        }
     }
 
     /// Returns a site with 429 for every request, and `Retry-After` in seconds.
@@ -210,10 +220,15 @@ impl Site {
 
     /// Returns articles, and 503 for each page request whose number is a multiple of `every`.
     pub fn flaky(every: u64) -> Self {
-        Self::Flaky { every, failing: Box::new(Self::SERVER_ERROR), otherwise: Box::new(Self::Static) }
+        Self::Flaky {
+            every,
+            failing: Box::new(Self::SERVER_ERROR),
+            otherwise: Box::new(Self::Static),
+        }
     }
 
-    /// Returns articles that nobody may use for `purpose` (a label of `Content-Usage`): robots.txt and each page say so.
+    /// Returns articles that nobody may use for `purpose` (a label of `Content-Usage`): robots.txt
+    /// and each page say so.
     pub fn reserved(purpose: &str) -> Self {
         let terms = format!("{purpose}=n");
         let robots = format!("User-agent: *\nAllow: /\nContent-Usage: {terms}\n");
@@ -223,7 +238,10 @@ impl Site {
 
     /// Returns another site whose responses have one more header.
     pub fn with_header(name: &str, value: &str, behind: Self) -> Self {
-        Self::WithHeaders { headers: vec![(name.to_owned(), value.to_owned())], behind: Box::new(behind) }
+        Self::WithHeaders {
+            headers: vec![(name.to_owned(), value.to_owned())],
+            behind: Box::new(behind),
+        }
     }
 
     /// Returns articles, `pages` of them per `window`.

@@ -1,7 +1,7 @@
 //! Articles: a different text for each path of a site, always the same for the same path.
 //!
-//! Invariants: an article has at least 1000 characters of text, several sections, and links to other paths of the same
-//! site. No two paths share a title.
+//! Invariants: an article has at least 1000 characters of text, several sections, and links to
+//! other paths of the same site. No two paths share a title.
 //!
 //! Must not know: the format on the wire (HTML, JSON, PDF).
 
@@ -36,13 +36,17 @@ impl Article {
         let subject = rng.pick(SUBJECTS);
         let place = rng.pick(PLACES);
         let title = format!("The {subject} of {place}: {}", readable(path));
-        let summary =
-            format!("What the records of {place} say about its {subject}, and what {} found.", rng.pick(PEOPLE));
+        let summary = format!(
+            "What the records of {place} say about its {subject}, and what {} found.",
+            rng.pick(PEOPLE)
+        );
         let first = rng.below(HEADINGS.len());
         let sections = (0..3 + rng.below(3))
             .map(|i| Section {
                 heading: HEADINGS[(first + i) % HEADINGS.len()].to_owned(),
-                paragraphs: (0..2 + rng.below(2)).map(|_| paragraph(&mut rng, subject, place)).collect(),
+                paragraphs: (0..2 + rng.below(2))
+                    .map(|_| paragraph(&mut rng, subject, place))
+                    .collect(),
             })
             .collect();
         Self { title, summary, sections, links: links(&mut rng) }
@@ -50,7 +54,8 @@ impl Article {
 
     /// Replaces the links by links to these paths.
     pub(crate) fn leading_to(self, paths: &[String]) -> Self {
-        let links = paths.iter().map(|path| (path.clone(), format!("On {}", readable(path)))).collect();
+        let links =
+            paths.iter().map(|path| (path.clone(), format!("On {}", readable(path)))).collect();
         Self { links, ..self }
     }
 
@@ -69,14 +74,16 @@ impl Article {
     }
 }
 
-/// Returns a path as a reader would say it: `/notes/old-mill.html?v=2` becomes "notes, old mill.html?v=2".
+/// Returns a path as a reader would say it: `/notes/old-mill.html?v=2` becomes "notes, old
+/// mill.html?v=2".
 fn readable(path: &str) -> String {
     let words = path.trim_matches('/').replace('/', ", ").replace(['-', '_', '+'], " ");
     if words.is_empty() { "front page".to_owned() } else { words }
 }
 
 fn paragraph(rng: &mut SplitMix64, subject: &str, place: &str) -> String {
-    let sentences: Vec<String> = (0..3 + rng.below(3)).map(|_| sentence(rng, subject, place)).collect();
+    let sentences: Vec<String> =
+        (0..3 + rng.below(3)).map(|_| sentence(rng, subject, place)).collect();
     sentences.join(" ")
 }
 
@@ -87,17 +94,29 @@ fn sentence(rng: &mut SplitMix64, subject: &str, place: &str) -> String {
     let quality = rng.pick(QUALITIES);
     let thing = rng.pick(THINGS);
     match rng.below(8) {
-        0 => format!("In {year}, {who} counted {count} {thing} along the {subject} and called them {quality}."),
-        1 => format!("The {thing} were {quality} that year, and {place} spoke of little else until the autumn."),
-        2 => format!("Of the {count} {thing} listed in {year}, fewer than half can still be seen from the {subject}."),
-        3 => format!("It was {who} who first drew a map of the {subject}, with every one of its {count} {thing}."),
+        0 => format!(
+            "In {year}, {who} counted {count} {thing} along the {subject} and called them {quality}."
+        ),
+        1 => format!(
+            "The {thing} were {quality} that year, and {place} spoke of little else until the autumn."
+        ),
+        2 => format!(
+            "Of the {count} {thing} listed in {year}, fewer than half can still be seen from the {subject}."
+        ),
+        3 => format!(
+            "It was {who} who first drew a map of the {subject}, with every one of its {count} {thing}."
+        ),
         4 => format!(
             "A letter of {year} describes the {subject} as {quality}, though its author had never left {place}."
         ),
         5 => {
-            format!("Repairs took {count} weeks; the {thing} came by boat, since no road led to {place} before {year}.")
+            format!(
+                "Repairs took {count} weeks; the {thing} came by boat, since no road led to {place} before {year}."
+            )
         }
-        6 => format!("Nobody agrees on who paid for the {thing}, but {who} kept a {quality} account of each of them."),
+        6 => format!(
+            "Nobody agrees on who paid for the {thing}, but {who} kept a {quality} account of each of them."
+        ),
         _ => format!(
             "Visitors to {place} still ask for the {thing}, and {who} still shows them the {quality} ones first."
         ),
@@ -107,7 +126,8 @@ fn sentence(rng: &mut SplitMix64, subject: &str, place: &str) -> String {
 fn links(rng: &mut SplitMix64) -> Vec<(String, String)> {
     (0..5)
         .map(|_| {
-            let (section, subject, number) = (rng.pick(SHELVES), rng.pick(SUBJECTS), 1 + rng.below(400));
+            let (section, subject, number) =
+                (rng.pick(SHELVES), rng.pick(SUBJECTS), 1 + rng.below(400));
             (format!("/{section}/{subject}-{number}"), format!("On the {subject}, part {number}"))
         })
         .collect()
@@ -235,7 +255,11 @@ mod tests {
             assert_eq!(article, Article::at("127.0.0.1", &path));
             assert!(text(&article).len() >= 1000, "{path}: {} characters", text(&article).len());
             assert!(article.sections.len() >= 3 && article.links.len() == 5);
-            assert!(titles.insert(article.title.clone()), "{path} repeats the title {:?}", article.title);
+            assert!(
+                titles.insert(article.title.clone()),
+                "{path} repeats the title {:?}",
+                article.title
+            );
             assert!(texts.insert(text(&article)), "{path} repeats a text");
         }
     }

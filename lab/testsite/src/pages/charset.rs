@@ -1,4 +1,5 @@
-//! Pages in an encoding other than UTF-8, declared in the header, in the page, or by a byte order mark.
+//! Pages in an encoding other than UTF-8, declared in the header, in the page, or by a byte order
+//! mark.
 
 use encoding_rs::{SHIFT_JIS, WINDOWS_1251};
 
@@ -28,13 +29,18 @@ impl Charset {
     /// Returns the encoded page at `path`.
     pub(crate) fn page(self, path: &str) -> Vec<u8> {
         match self {
-            Self::Windows1251ByHeader => WINDOWS_1251.encode(&page("ru", "", RUSSIAN, path)).0.into_owned(),
-            Self::ShiftJisByMeta => {
-                SHIFT_JIS.encode(&page("ja", "<meta charset=\"shift_jis\">\n", JAPANESE, path)).0.into_owned()
+            Self::Windows1251ByHeader => {
+                WINDOWS_1251.encode(&page("ru", "", RUSSIAN, path)).0.into_owned()
             }
+            Self::ShiftJisByMeta => SHIFT_JIS
+                .encode(&page("ja", "<meta charset=\"shift_jis\">\n", JAPANESE, path))
+                .0
+                .into_owned(),
             Self::Utf16ByMark => {
                 let mut bytes = vec![0xff, 0xfe];
-                bytes.extend(page("ru", "", RUSSIAN, path).encode_utf16().flat_map(u16::to_le_bytes));
+                bytes.extend(
+                    page("ru", "", RUSSIAN, path).encode_utf16().flat_map(u16::to_le_bytes),
+                );
                 bytes
             }
         }

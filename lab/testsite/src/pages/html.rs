@@ -11,7 +11,8 @@ pub enum Challenge {
     Cloudflare,
     /// A DataDome-like captcha, with its headers.
     DataDome,
-    /// A protection that no rule names: only its title, its sentence and its little text give it away.
+    /// A protection that no rule names: only its title, its sentence and its little text give it
+    /// away.
     Unlisted,
 }
 
@@ -34,7 +35,11 @@ pub(crate) fn article(article: &Article) -> String {
     }
     page.push_str("</article>\n<nav><h2>Read on</h2>\n<ul>\n");
     for (href, text) in &article.links {
-        page.push_str(&format!("<li><a href=\"{}\">{}</a></li>\n", escape_html(href), escape_html(text)));
+        page.push_str(&format!(
+            "<li><a href=\"{}\">{}</a></li>\n",
+            escape_html(href),
+            escape_html(text)
+        ));
     }
     page.push_str("</ul>\n</nav>\n</main>\n<footer>Written for a demonstration; no such place exists.</footer>\n</body>\n</html>\n");
     page

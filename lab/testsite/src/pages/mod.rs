@@ -1,8 +1,8 @@
-//! The pages of the sites: articles, challenges, documents. Pure functions from a path to bytes, without state or
-//! network.
+//! The pages of the sites: articles, challenges, documents. Pure functions from a path to bytes,
+//! without state or network.
 //!
-//! Invariants: the same path always gives the same bytes, so a test can compare fetched and served pages. All texts
-//! were written for this project.
+//! Invariants: the same path always gives the same bytes, so a test can compare fetched and served
+//! pages. All texts were written for this project.
 
 pub(super) mod article;
 pub(super) mod charset;

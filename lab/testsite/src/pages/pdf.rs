@@ -30,7 +30,10 @@ pub(crate) fn article(article: &Article) -> Vec<u8> {
     }
     let table_at = file.len();
     file.push_str(&table);
-    file.push_str(&format!("trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{table_at}\n%%EOF\n", objects.len() + 1));
+    file.push_str(&format!(
+        "trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{table_at}\n%%EOF\n",
+        objects.len() + 1
+    ));
     file.into_bytes()
 }
 
@@ -63,8 +66,8 @@ fn wrap(text: &str) -> Vec<String> {
     lines
 }
 
-/// Returns text for a PDF string: printable ASCII with its three special characters escaped; anything else becomes a
-/// question mark.
+/// Returns text for a PDF string: printable ASCII with its three special characters escaped;
+/// anything else becomes a question mark.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -83,7 +86,8 @@ mod tests {
 
     #[test]
     fn every_offset_of_the_table_points_at_its_object() {
-        let file = String::from_utf8(article(&Article::at("127.0.0.1", "/a(b)\\c.pdf"))).expect("ASCII");
+        let file =
+            String::from_utf8(article(&Article::at("127.0.0.1", "/a(b)\\c.pdf"))).expect("ASCII");
         let table_at: usize = file
             .rsplit("startxref\n")
             .next()

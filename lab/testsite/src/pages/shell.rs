@@ -1,7 +1,8 @@
-//! The client-rendered site: a real Vite build of `web/react-shell`, embedded as built by `make react-shell`.
+//! The client-rendered site: a real Vite build of `web/react-shell`, embedded as built by
+//! `make react-shell`.
 //!
-//! The build names its assets by their contents; the copies here have stable names. The requested names are read from
-//! the HTML, so a rebuild changes no code.
+//! The build names its assets by their contents; the copies here have stable names. The requested
+//! names are read from the HTML, so a rebuild changes no code.
 
 /// HTML of every path of the site; it has no text.
 pub(crate) const INDEX: &str = include_str!("react-shell/index.html");
@@ -28,7 +29,8 @@ mod tests {
 
     #[test]
     fn every_asset_of_the_shell_is_embedded() {
-        let named: Vec<&str> = INDEX.split('"').filter(|part| part.starts_with("/assets/")).collect();
+        let named: Vec<&str> =
+            INDEX.split('"').filter(|part| part.starts_with("/assets/")).collect();
         assert_eq!(named.len(), 2, "a script and a style sheet: {named:?}");
         for path in named {
             let (_, bytes) = asset(path).expect("an embedded asset");

@@ -1,7 +1,8 @@
-//! Stand-ins for services of the web, on loopback: a web archive, a proxy, and any service that a closure can play.
+//! Stand-ins for services of the web, on loopback: a web archive, a proxy, and any service that a
+//! closure can play.
 //!
-//! Each service is a small HTTP/1.1 server with one thread per connection that records its requests. Sites are served
-//! by [`crate::origin`] instead.
+//! Each service is a small HTTP/1.1 server with one thread per connection that records its
+//! requests. Sites are served by [`crate::origin`] instead.
 
 pub mod archive;
 pub mod proxy;
@@ -40,7 +41,9 @@ impl ServiceRequest {
     /// Returns the decoded value of a query parameter.
     pub fn parameter(&self, name: &str) -> Option<String> {
         let (_, query) = self.target.split_once('?')?;
-        url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value.into())
+        url::form_urlencoded::parse(query.as_bytes())
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.into())
     }
 }
 
@@ -88,14 +91,22 @@ impl Service {
     /// Serves the replies of `answer` on a free port of `ip`, which must be a loopback address.
     ///
     /// # Errors
-    /// Fails for an address that is not loopback or cannot be bound, and when no thread can be started.
-    pub fn start(ip: IpAddr, answer: impl Fn(&ServiceRequest) -> Reply + Send + Sync + 'static) -> io::Result<Self> {
+    /// Fails for an address that is not loopback or cannot be bound, and when no thread can be
+    /// started.
+    pub fn start(
+        ip: IpAddr,
+        answer: impl Fn(&ServiceRequest) -> Reply + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         if !ip.is_loopback() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{ip} is not a loopback address")));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{ip} is not a loopback address"),
+            ));
         }
         let listener = TcpListener::bind((ip, 0))?;
         let address = listener.local_addr()?;
-        let (requests, stop, answer) = (Arc::default(), Arc::new(AtomicBool::new(false)), Arc::new(answer));
+        let (requests, stop, answer) =
+            (Arc::default(), Arc::new(AtomicBool::new(false)), Arc::new(answer));
         let (recorded, stopping) = (Arc::clone(&requests), Arc::clone(&stop));
         let accepting = thread::Builder::new().name("service".to_owned()).spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
@@ -155,8 +166,10 @@ fn serve(
     }
     head.push_str(&format!("Content-Length: {}\r\n\r\n", reply.body.len()));
     let mut stream = stream;
-    let _ =
-        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&reply.body)).and_then(|()| stream.flush());
+    let _ = stream
+        .write_all(head.as_bytes())
+        .and_then(|()| stream.write_all(&reply.body))
+        .and_then(|()| stream.flush());
 }
 
 fn read(from: &mut impl BufRead) -> Option<ServiceRequest> {

@@ -1,7 +1,8 @@
-//! A forward proxy: HTTP (plain requests and CONNECT) and SOCKS5 on one port, distinguished by the first byte.
+//! A forward proxy: HTTP (plain requests and CONNECT) and SOCKS5 on one port, distinguished by the
+//! first byte.
 //!
-//! Invariants: it dials loopback only. Every requested host is taken to be at the address that the proxy was started
-//! with.
+//! Invariants: it dials loopback only. Every requested host is taken to be at the address that the
+//! proxy was started with.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -34,17 +35,23 @@ pub struct ProxyOptions {
 }
 
 impl ForwardProxy {
-    /// Starts a proxy on a free port of `ip`. Both `ip` and the upstream address must be loopback addresses.
+    /// Starts a proxy on a free port of `ip`. Both `ip` and the upstream address must be loopback
+    /// addresses.
     ///
     /// # Errors
-    /// Fails for an address that is not loopback or cannot be bound, and when no thread can be started.
+    /// Fails for an address that is not loopback or cannot be bound, and when no thread can be
+    /// started.
     pub fn start(ip: IpAddr, options: ProxyOptions) -> io::Result<Self> {
         if !ip.is_loopback() || !options.upstream.is_loopback() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a test proxy needs loopback addresses"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a test proxy needs loopback addresses",
+            ));
         }
         let listener = TcpListener::bind((ip, 0))?;
         let address = listener.local_addr()?;
-        let (requests, stop) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(AtomicBool::new(false)));
+        let (requests, stop) =
+            (Arc::<Mutex<Vec<String>>>::default(), Arc::new(AtomicBool::new(false)));
         let (recorded, stopping) = (Arc::clone(&requests), Arc::clone(&stop));
         let accepting = thread::Builder::new().name("proxy".to_owned()).spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
@@ -81,18 +88,31 @@ impl Drop for ForwardProxy {
     }
 }
 
-fn serve(mut client: TcpStream, options: &ProxyOptions, requests: &Mutex<Vec<String>>) -> io::Result<()> {
+fn serve(
+    mut client: TcpStream,
+    options: &ProxyOptions,
+    requests: &Mutex<Vec<String>>,
+) -> io::Result<()> {
     client.set_read_timeout(Some(IDLE))?;
     let mut first = [0];
     client.read_exact(&mut first)?;
-    if first[0] == 5 { socks(client, options, requests) } else { http(client, first[0], options, requests) }
+    if first[0] == 5 {
+        socks(client, options, requests)
+    } else {
+        http(client, first[0], options, requests)
+    }
 }
 
 fn record(requests: &Mutex<Vec<String>>, what: String) {
     requests.lock().unwrap_or_else(PoisonError::into_inner).push(what);
 }
 
-fn http(mut client: TcpStream, first: u8, options: &ProxyOptions, requests: &Mutex<Vec<String>>) -> io::Result<()> {
+fn http(
+    mut client: TcpStream,
+    first: u8,
+    options: &ProxyOptions,
+    requests: &Mutex<Vec<String>>,
+) -> io::Result<()> {
     let mut head = vec![first];
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -109,10 +129,14 @@ fn http(mut client: TcpStream, first: u8, options: &ProxyOptions, requests: &Mut
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("proxy-authorization").then(|| value.trim().to_owned())
     });
-    let wanted =
-        options.credentials.as_ref().map(|(user, password)| format!("Basic {}", base64(&format!("{user}:{password}"))));
+    let wanted = options
+        .credentials
+        .as_ref()
+        .map(|(user, password)| format!("Basic {}", base64(&format!("{user}:{password}"))));
     if wanted.is_some() && wanted != sent {
-        return client.write_all(b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n");
+        return client.write_all(
+            b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n",
+        );
     }
     if options.refuses {
         return client.write_all(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
@@ -138,7 +162,11 @@ fn http(mut client: TcpStream, first: u8, options: &ProxyOptions, requests: &Mut
 }
 
 /// Serves SOCKS5 (RFC 1928), with a user and a password (RFC 1929) if they are required.
-fn socks(mut client: TcpStream, options: &ProxyOptions, requests: &Mutex<Vec<String>>) -> io::Result<()> {
+fn socks(
+    mut client: TcpStream,
+    options: &ProxyOptions,
+    requests: &Mutex<Vec<String>>,
+) -> io::Result<()> {
     let methods = take(&mut client, 1)?[0];
     let methods = take(&mut client, usize::from(methods))?;
     let wanted = if options.credentials.is_some() { 2 } else { 0 };
@@ -159,12 +187,15 @@ fn socks(mut client: TcpStream, options: &ProxyOptions, requests: &Mutex<Vec<Str
     }
     let head = take(&mut client, 4)?;
     let host = match head[3] {
-        1 => IpAddr::from(<[u8; 4]>::try_from(take(&mut client, 4)?).unwrap_or_default()).to_string(),
+        1 => {
+            IpAddr::from(<[u8; 4]>::try_from(take(&mut client, 4)?).unwrap_or_default()).to_string()
+        }
         3 => {
             let len = take(&mut client, 1)?[0];
             String::from_utf8_lossy(&take(&mut client, usize::from(len))?).into_owned()
         }
-        _ => IpAddr::from(<[u8; 16]>::try_from(take(&mut client, 16)?).unwrap_or_default()).to_string(),
+        _ => IpAddr::from(<[u8; 16]>::try_from(take(&mut client, 16)?).unwrap_or_default())
+            .to_string(),
     };
     let port = take(&mut client, 2)?;
     let port = u16::from_be_bytes([port[0], port[1]]);
@@ -212,7 +243,8 @@ fn base64(text: &str) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for chunk in text.as_bytes().chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
         for place in 0..4 {
             let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
             out.push(if place <= chunk.len() { char::from(letter) } else { '=' });

@@ -6,8 +6,8 @@
 //!
 //! Must not know: which column holds what.
 //!
-//! The functions are marked for inlining. Their callers are in other modules, and a build without LTO may not inline
-//! them there.
+//! The functions are marked for inlining. Their callers are in other modules, and a build without
+//! LTO may not inline them there.
 
 use fetchwise_log::{UnpackError, get_varint, put_varint};
 
@@ -25,7 +25,8 @@ pub(super) fn put_name(out: &mut Vec<u8>, name: &str) {
     out.extend_from_slice(name.as_bytes());
 }
 
-/// Appends a number that may be negative: its distance from zero doubled, and one less for a negative one.
+/// Appends a number that may be negative: its distance from zero doubled, and one less for a
+/// negative one.
 #[inline]
 pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)) as u64);

@@ -22,7 +22,8 @@ pub(crate) struct HotV1 {
     pub(crate) outcomes: Vec<OutcomeV1>,
     /// Places in the block of the records that are stored whole.
     pub(crate) whole: Vec<u16>,
-    /// Milliseconds since `base_ms`. Empty if they span more than 49 days; then the times are in `wide_at`.
+    /// Milliseconds since `base_ms`. Empty if they span more than 49 days; then the times are in
+    /// `wide_at`.
     pub(crate) at: Vec<u32>,
     pub(crate) wide_at: Vec<i64>,
     /// Duration, milliseconds.
@@ -33,7 +34,8 @@ pub(crate) struct HotV1 {
     pub(crate) id: Vec<[u8; 10]>,
 }
 
-/// What many attempts have in common. Texts are numbers in `texts` plus one; 0 is the empty text or none.
+/// What many attempts have in common. Texts are numbers in `texts` plus one; 0 is the empty text or
+/// none.
 #[derive(Archive, Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct OutcomeV1 {
     pub(crate) weight: f64,
@@ -62,12 +64,21 @@ const _: () = {
     assert!(offset_of!(ArchivedHotV1, key) == 64 && offset_of!(ArchivedHotV1, outcome) == 72);
     assert!(offset_of!(ArchivedHotV1, id) == 80);
     assert!(size_of::<ArchivedOutcomeV1>() == 48 && align_of::<ArchivedOutcomeV1>() == 8);
-    assert!(offset_of!(ArchivedOutcomeV1, weight) == 0 && offset_of!(ArchivedOutcomeV1, fetcher) == 8);
-    assert!(offset_of!(ArchivedOutcomeV1, shadow_fetcher) == 24 && offset_of!(ArchivedOutcomeV1, try_no) == 28);
-    assert!(offset_of!(ArchivedOutcomeV1, http_status) == 32 && offset_of!(ArchivedOutcomeV1, arm) == 40);
+    assert!(
+        offset_of!(ArchivedOutcomeV1, weight) == 0 && offset_of!(ArchivedOutcomeV1, fetcher) == 8
+    );
+    assert!(
+        offset_of!(ArchivedOutcomeV1, shadow_fetcher) == 24
+            && offset_of!(ArchivedOutcomeV1, try_no) == 28
+    );
+    assert!(
+        offset_of!(ArchivedOutcomeV1, http_status) == 32
+            && offset_of!(ArchivedOutcomeV1, arm) == 40
+    );
 };
 
-/// How the value of a header or heuristic is found. Numbers of heuristics are places in the attempt's list.
+/// How the value of a header or heuristic is found. Numbers of heuristics are places in the
+/// attempt's list.
 pub(crate) mod op {
     /// The next literal.
     pub(crate) const LITERAL: u8 = 0;

@@ -2,9 +2,9 @@
 //!
 //! Owns: the columns, and the conversion of records to and from them.
 //!
-//! Invariants: a record comes back equal in every byte. What the columns do not hold exactly goes into the block as a
-//! whole record: every other kind and version, and an attempt that the columns would change. A released layout never
-//! changes, as that of a record.
+//! Invariants: a record comes back equal in every byte. What the columns do not hold exactly goes
+//! into the block as a whole record: every other kind and version, and an attempt that the columns
+//! would change. A released layout never changes, as that of a record.
 //!
 //! Must not know: frames, files, what attempts teach.
 
@@ -24,8 +24,8 @@ use unpack::unpack;
 
 pub(super) use column::Column;
 pub(super) use layout::{
-    ArchivedHotV1, ArchivedOutcomeV1, COLUMNS, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS, MAX_VALUE_BYTES, NUMBERS,
-    SHAPE_TABLE, SHAPES, URL_LENS, URLS, WHOLE, op,
+    ArchivedHotV1, ArchivedOutcomeV1, COLUMNS, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS,
+    MAX_VALUE_BYTES, NUMBERS, SHAPE_TABLE, SHAPES, URL_LENS, URLS, WHOLE, op,
 };
 pub(super) use url_parts::{host, section};
 
@@ -48,9 +48,16 @@ impl BlockFormat for AttemptBlocks {
         Packer::pack(records, &rows)
     }
 
-    fn unpack(&self, block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), UnpackError> {
+    fn unpack(
+        &self,
+        block: &Block<'_>,
+        f: &mut dyn FnMut(RecordRef<'_>),
+    ) -> Result<(), UnpackError> {
         if block.schema != VERSION {
-            return Err(UnpackError::Newer(format!("layout {} of a block of attempts", block.schema)));
+            return Err(UnpackError::Newer(format!(
+                "layout {} of a block of attempts",
+                block.schema
+            )));
         }
         unpack(block, f)
     }
@@ -63,10 +70,13 @@ pub(crate) fn pack_exactly(records: &[RecordRef<'_>]) -> Option<PackedBlock> {
     let mut hot = rkyv::util::AlignedVec::<16>::new();
     hot.extend_from_slice(&packed.hot);
     let (mut at, mut whole) = (0, Vec::new());
-    unpack(&Block { schema: VERSION, records: records.len(), hot: &hot, cold: &packed.cold }, &mut |back| {
-        whole.extend((records.get(at) != Some(&back)).then_some(at));
-        at += 1;
-    })
+    unpack(
+        &Block { schema: VERSION, records: records.len(), hot: &hot, cold: &packed.cold },
+        &mut |back| {
+            whole.extend((records.get(at) != Some(&back)).then_some(at));
+            at += 1;
+        },
+    )
     .ok()?;
     if whole.is_empty() { Some(packed) } else { BLOCKS.pack(records, &whole) }
 }

@@ -17,8 +17,8 @@ use super::super::codes::{OTHER, VERSION, kind};
 use super::super::records::{ArchivedAttemptV1, access, bytes_of};
 use super::column::{put_name, put_signed, put_text};
 use super::layout::{
-    COLUMNS, FLOATS, HotV1, ID_TIMES, LITERAL_LENS, LITERALS, NUMBERS, OutcomeV1, SHAPE_TABLE, SHAPES, URL_LENS, URLS,
-    WHOLE, op,
+    COLUMNS, FLOATS, HotV1, ID_TIMES, LITERAL_LENS, LITERALS, NUMBERS, OutcomeV1, SHAPE_TABLE,
+    SHAPES, URL_LENS, URLS, WHOLE, op,
 };
 use super::url_parts::{host, section};
 use crate::evidence::PrehashedHasher;
@@ -35,7 +35,8 @@ pub(super) struct Row<'a> {
 impl<'a> Row<'a> {
     pub(super) fn of(record: &RecordRef<'a>) -> Option<Self> {
         let is_attempt = (record.kind, record.schema) == (kind::ATTEMPT, VERSION);
-        let attempt = is_attempt.then(|| access::<ArchivedAttemptV1<'_>>(record.payload).ok())??;
+        let attempt =
+            is_attempt.then(|| access::<ArchivedAttemptV1<'_>>(record.payload).ok())??;
         u32::try_from(attempt.duration_ms.to_native()).ok()?;
         Some(Self { attempt, key_hash: record.key_hash })
     }
@@ -55,14 +56,27 @@ impl<'a> Row<'a> {
     fn names(&self) -> [&'a str; 5] {
         let a = self.attempt;
         let shadow = a.shadow_fetcher.as_ref().map_or("", |name| name.as_str());
-        [a.fetcher.as_str(), a.error_other.as_str(), a.source_other.as_str(), self.attempt.rule_other.as_str(), shadow]
+        [
+            a.fetcher.as_str(),
+            a.error_other.as_str(),
+            a.source_other.as_str(),
+            self.attempt.rule_other.as_str(),
+            shadow,
+        ]
     }
 
     /// The outcome, with its weight as bits so that it can be compared.
     fn outcome(&self, names: [u32; 5]) -> Outcome {
         let a = self.attempt;
-        let codes = [a.error, a.source, a.hint, a.rule, a.arm, u8::from(a.success), u8::from(a.is_banned)];
-        (a.weight.to_native().to_bits(), names, a.try_no.to_native(), a.http_status.to_native(), codes)
+        let codes =
+            [a.error, a.source, a.hint, a.rule, a.arm, u8::from(a.success), u8::from(a.is_banned)];
+        (
+            a.weight.to_native().to_bits(),
+            names,
+            a.try_no.to_native(),
+            a.http_status.to_native(),
+            codes,
+        )
     }
 }
 
@@ -75,8 +89,8 @@ struct Numbering<T, S = RandomState> {
 /// Numbers of keys, which are hashes already.
 type KeyNumbering = Numbering<u64, BuildHasherDefault<PrehashedHasher>>;
 
-/// Values with a smaller number are found by comparing, which is faster than hashing. Most attempts of a batch end in
-/// one of a few ways.
+/// Values with a smaller number are found by comparing, which is faster than hashing. Most attempts
+/// of a batch end in one of a few ways.
 const COMPARED: usize = 8;
 
 impl<T: Clone + Eq + Hash, S: BuildHasher + Default> Numbering<T, S> {
@@ -89,7 +103,9 @@ impl<T: Clone + Eq + Hash, S: BuildHasher + Default> Numbering<T, S> {
         T: Borrow<Q>,
         Q: ToOwned<Owned = T> + Eq + Hash + ?Sized,
     {
-        if let Some(number) = self.all.iter().take(COMPARED).position(|known| known.borrow() == value) {
+        if let Some(number) =
+            self.all.iter().take(COMPARED).position(|known| known.borrow() == value)
+        {
             return number;
         }
         if let Some(&number) = self.numbers.get(value) {
@@ -117,12 +133,14 @@ struct Findings<'a> {
     texts: Vec<&'a str>,
     /// The numbers of each row's [`Row::names`], plus one. The empty text is 0.
     names: Vec<[u32; 5]>,
-    /// The values of all rows. A row has the values of its headers first, and then those of its heuristics.
+    /// The values of all rows. A row has the values of its headers first, and then those of its
+    /// heuristics.
     values: Vec<Found>,
 }
 
 impl<'a> Findings<'a> {
-    /// The texts that get a number are names of outcomes, and values that occur twice; the most frequent come first.
+    /// The texts that get a number are names of outcomes, and values that occur twice; the most
+    /// frequent come first.
     fn of(rows: &[Option<Row<'a>>]) -> Self {
         let (mut seen, mut counts) = (Numbering::<&str>::new(), Vec::<(usize, bool)>::new());
         let mut see = |text: &'a str, is_name: bool| {
@@ -133,7 +151,8 @@ impl<'a> Findings<'a> {
             *is_any_name |= is_name;
             number as u32
         };
-        let (mut names, mut values, mut earlier) = (Vec::with_capacity(rows.len()), Vec::new(), Vec::new());
+        let (mut names, mut values, mut earlier) =
+            (Vec::with_capacity(rows.len()), Vec::new(), Vec::new());
         for row in rows.iter().flatten() {
             names.push(row.names().map(|name| match name {
                 "" => 0,
@@ -146,13 +165,17 @@ impl<'a> Findings<'a> {
             earlier.clear();
             for tag in a.heuristics.iter() {
                 let value = tag.value.as_str();
-                values.push(derive(value, url, host, &earlier).map_or_else(|| text(value), Found::Derived));
+                values.push(
+                    derive(value, url, host, &earlier).map_or_else(|| text(value), Found::Derived),
+                );
                 earlier.push(value);
             }
         }
         let is_kept = |number: &u32| matches!(counts[*number as usize], (2.., _) | (_, true));
         let mut kept: Vec<u32> = (0..seen.all.len() as u32).filter(is_kept).collect();
-        kept.sort_unstable_by_key(|&seen_as| (Reverse(counts[seen_as as usize].0), seen.all[seen_as as usize]));
+        kept.sort_unstable_by_key(|&seen_as| {
+            (Reverse(counts[seen_as as usize].0), seen.all[seen_as as usize])
+        });
         let mut numbers = vec![None; seen.all.len()];
         for (number, &seen_as) in (0..).zip(&kept) {
             numbers[seen_as as usize] = Some(number);
@@ -166,7 +189,11 @@ impl<'a> Findings<'a> {
                 *value = numbers[seen_as as usize].map_or(Found::Literal, Found::Text);
             }
         }
-        Self { texts: kept.into_iter().map(|seen_as| seen.all[seen_as as usize]).collect(), names, values }
+        Self {
+            texts: kept.into_iter().map(|seen_as| seen.all[seen_as as usize]).collect(),
+            names,
+            values,
+        }
     }
 }
 
@@ -180,7 +207,8 @@ impl Packer {
     pub(super) fn pack(records: &[RecordRef<'_>], rows: &[Option<Row<'_>>]) -> Option<PackedBlock> {
         let times = || rows.iter().flatten().map(Row::at);
         let base_ms = times().min()?;
-        let is_wide = times().any(|at| at.checked_sub(base_ms).is_none_or(|span| u32::try_from(span).is_err()));
+        let is_wide = times()
+            .any(|at| at.checked_sub(base_ms).is_none_or(|span| u32::try_from(span).is_err()));
         let Findings { texts, names, values } = Findings::of(rows);
         let (mut names, mut values) = (names.into_iter(), values.into_iter());
         let mut packer = Self::default();
@@ -246,9 +274,14 @@ impl Packer {
         out.extend_from_slice(record.payload);
     }
 
-    /// Appends to `shape` which headers and heuristics an attempt has, and how their values are found. What differs
-    /// between attempts of one shape goes to other columns.
-    fn put_shape(&mut self, row: &Row<'_>, found: &mut impl Iterator<Item = Found>, shape: &mut Vec<u8>) -> Option<()> {
+    /// Appends to `shape` which headers and heuristics an attempt has, and how their values are
+    /// found. What differs between attempts of one shape goes to other columns.
+    fn put_shape(
+        &mut self,
+        row: &Row<'_>,
+        found: &mut impl Iterator<Item = Found>,
+        shape: &mut Vec<u8>,
+    ) -> Option<()> {
         let a = row.attempt;
         shape.push(u8::from(a.link.is_some()));
         if let Some(link) = a.link.as_ref() {
@@ -345,7 +378,12 @@ fn derive(value: &str, url: &str, host: &str, values: &[&str]) -> Option<Derived
     let found = |op, k: Option<usize>, j: Option<usize>, len| {
         let place = |place: usize| u8::try_from(place).ok();
         let (k, j) = (k.map(place), j.map(place));
-        (k != Some(None) && j != Some(None)).then_some(Derived { op, k: k.flatten(), j: j.flatten(), len })
+        (k != Some(None) && j != Some(None)).then_some(Derived {
+            op,
+            k: k.flatten(),
+            j: j.flatten(),
+            len,
+        })
     };
     if value == host {
         return found(op::HOST, None, None, None);

@@ -1,4 +1,5 @@
-//! Blocks against the records that they were packed from: each byte comes back, and a replay learns the same.
+//! Blocks against the records that they were packed from: each byte comes back, and a replay learns
+//! the same.
 //!
 //! Owns: records of all kinds, and blocks that were changed or forged.
 
@@ -50,7 +51,12 @@ fn round(all: &[Stored]) -> (Vec<Stored>, Option<PackedBlock>) {
     let records: Vec<_> = all
         .iter()
         .zip(&aligned)
-        .map(|(&(kind, schema, key_hash, _), payload)| RecordRef { kind, schema, key_hash, payload })
+        .map(|(&(kind, schema, key_hash, _), payload)| RecordRef {
+            kind,
+            schema,
+            key_hash,
+            payload,
+        })
         .collect();
     let Some(packed) = pack_exactly(&records) else { return (all.to_vec(), None) };
     (unpacked(&packed, all.len()).unwrap(), Some(packed))
@@ -61,7 +67,8 @@ fn unpacked(packed: &PackedBlock, records: usize) -> Result<Vec<Stored>, UnpackE
     hot.extend_from_slice(&packed.hot);
     let mut back = Vec::new();
     let block = Block { schema: packed.schema, records, hot: &hot, cold: &packed.cold };
-    BLOCKS.unpack(&block, &mut |r| back.push((r.kind, r.schema, r.key_hash, r.payload.to_vec())))?;
+    BLOCKS
+        .unpack(&block, &mut |r| back.push((r.kind, r.schema, r.key_hash, r.payload.to_vec())))?;
     Ok(back)
 }
 
@@ -89,23 +96,31 @@ fn see(record: &RecordRef<'_>) -> String {
 
 /// What a fold sees of the records of a block, one by one; `None` if the block is refused.
 fn seen(packed: &PackedBlock, records: usize) -> Option<Vec<String>> {
-    let all = unpacked(packed, records).ok()?.into_iter().map(|(kind, schema, key_hash, payload)| {
-        let mut bytes = rkyv::util::AlignedVec::<16>::new();
-        bytes.extend_from_slice(&payload);
-        see(&RecordRef { kind, schema, key_hash, payload: &bytes })
-    });
+    let all =
+        unpacked(packed, records).ok()?.into_iter().map(|(kind, schema, key_hash, payload)| {
+            let mut bytes = rkyv::util::AlignedVec::<16>::new();
+            bytes.extend_from_slice(&payload);
+            see(&RecordRef { kind, schema, key_hash, payload: &bytes })
+        });
     Some(all.collect())
 }
 
 /// What a fold sees of a block that it reads in columns.
 fn seen_in_columns(packed: &PackedBlock, records: usize) -> Option<Vec<String>> {
-    let block = OwnedBlock::new(&Block { schema: packed.schema, records, hot: &packed.hot, cold: &packed.cold });
+    let block = OwnedBlock::new(&Block {
+        schema: packed.schema,
+        records,
+        hot: &packed.hot,
+        cold: &packed.cold,
+    });
     let columns = AttemptColumns::parse(block).ok()?;
     let (mut reader, mut buffer) = (columns.reader().ok()?, RowBuffer::default());
     let mut all = Vec::new();
     for (place, &key) in columns.keys().iter().enumerate() {
         all.push(match reader.read(place, &mut buffer) {
-            Ok(ColumnsRecord::Attempt(attempt)) => learned(key, &attempt, attempt.fetcher(), attempt.outcome()),
+            Ok(ColumnsRecord::Attempt(attempt)) => {
+                learned(key, &attempt, attempt.fetcher(), attempt.outcome())
+            }
             Ok(ColumnsRecord::Whole(record)) => see(&record),
             Err(RowError::Record(error)) => format!("{key} {error}"),
             Err(RowError::Block(_)) => return None,
@@ -116,7 +131,9 @@ fn seen_in_columns(packed: &PackedBlock, records: usize) -> Option<Vec<String>> 
 
 fn attempt(n: u64) -> Attempt {
     let text = format!("https://www.site{n}.example.org/section{}/page-{n}.html?q={n}", n % 7);
-    let mut attempt = Attempt::new(&url::Url::parse(&text).unwrap(), ["plain", "browser"][n as usize % 2], T0).unwrap();
+    let mut attempt =
+        Attempt::new(&url::Url::parse(&text).unwrap(), ["plain", "browser"][n as usize % 2], T0)
+            .unwrap();
     attempt.id = Uuid::from_u128(u128::from(n) << 70 | 0x7000_0000_0000_8000_0000_0000_0000);
     attempt.duration_ms = 100 + n % 50;
     if n.is_multiple_of(5) { attempt.failed(ErrorKind::Blocked403) } else { attempt.delivered() }
@@ -130,7 +147,8 @@ fn a_golden_block_unpacks_to_the_same_records_and_is_packed_to_the_same_bytes() 
     records.insert(7, (host.kind, VERSION, host.key_hash, host.payload.to_vec()));
     let mut rich = attempt(3);
     rich.link = "article 17".to_owned();
-    rich.response_headers = vec![Header::new("Server", "cloudflare"), Header::new("CF-Ray", "8a1b2c3d4e5f-FRA")];
+    rich.response_headers =
+        vec![Header::new("Server", "cloudflare"), Header::new("CF-Ray", "8a1b2c3d4e5f-FRA")];
     rich.propensity = Some(0.02);
     rich.confidence = Some(0.25);
     rich.hint = Some(Hint::Empty);
@@ -246,7 +264,12 @@ fn a_fold_reports_a_block_that_it_cannot_read_with_the_records_in_it() {
         fn keys<'p>(&self, block: &'p AttemptColumns) -> &'p [u64] {
             block.keys()
         }
-        fn fold(&self, _: &mut u64, _: &AttemptColumns, all: &[fetchwise_log::BlockRecord]) -> Result<(), UnpackError> {
+        fn fold(
+            &self,
+            _: &mut u64,
+            _: &AttemptColumns,
+            all: &[fetchwise_log::BlockRecord],
+        ) -> Result<(), UnpackError> {
             if all.is_empty() { Ok(()) } else { Err(UnpackError::Bad) }
         }
     }
@@ -271,14 +294,20 @@ fn records_of_both_versions_and_blocks_in_one_log_give_the_evidence_of_what_was_
     all.iter().for_each(|attempt| live.observe(attempt));
     crate::journal::load(dir.path(), &replayed, T0).unwrap();
     for n in 0..900 {
-        for key in [("domain", &*format!("site{n}.example.org")), ("suffix", ".html"), ("path_depth", "2")] {
+        for key in
+            [("domain", &*format!("site{n}.example.org")), ("suffix", ".html"), ("path_depth", "2")]
+        {
             for fetcher in ["plain", "browser"] {
                 let page = fetchwise_types::heuristic::url::ContentKind::Page;
-                let of = |selector: &crate::selector::Selector| selector.weights(key, page, fetcher, T0);
+                let of =
+                    |selector: &crate::selector::Selector| selector.weights(key, page, fetcher, T0);
                 let (a, b) = (of(&live), of(&replayed));
                 assert_eq!(a.attempts, b.attempts, "{key:?} {fetcher}");
                 let pairs = [(a.total, b.total), (a.success, b.success), (a.blocked, b.blocked)];
-                assert!(pairs.iter().all(|(a, b)| (a - b).abs() < 1e-9 * a.max(1.0)), "{key:?} {fetcher}: {pairs:?}");
+                assert!(
+                    pairs.iter().all(|(a, b)| (a - b).abs() < 1e-9 * a.max(1.0)),
+                    "{key:?} {fetcher}: {pairs:?}"
+                );
             }
         }
     }
@@ -327,13 +356,20 @@ fn odd_attempt() -> impl Strategy<Value = Attempt> {
             let at = if is_near { T0.as_millis() + at % 100_000 } else { at };
             let at = Timestamp::from_millis(at);
             let mut a = Attempt::new(&url::Url::parse(&url).ok()?, "plain", at).ok()?;
-            (a.id, a.duration_ms) = (Uuid::from_u128(id), if is_near { took % 100_000 } else { took });
+            (a.id, a.duration_ms) =
+                (Uuid::from_u128(id), if is_near { took % 100_000 } else { took });
             // A record writes no status as 0.
             (a.http_status, a.try_no) = ((status % 3 == 1).then_some(status), try_no);
             let (success, is_banned, has_fetcher, hint) = flags;
             (a.success, a.is_banned) = (success, is_banned);
-            a.hint = [None, Some(Hint::Blocked), Some(Hint::Empty), Some(Hint::Timeout), Some(Hint::Unknown), None]
-                [usize::from(hint)];
+            a.hint = [
+                None,
+                Some(Hint::Blocked),
+                Some(Hint::Empty),
+                Some(Hint::Timeout),
+                Some(Hint::Unknown),
+                None,
+            ][usize::from(hint)];
             let (link, error, source, rule, shadow, fetcher) = texts;
             a.link = link.unwrap_or_else(|| a.url.clone());
             a.error_type = error.map(|name| ErrorType::from_name(&name));
@@ -343,7 +379,8 @@ fn odd_attempt() -> impl Strategy<Value = Attempt> {
                 a.fetcher = fetcher;
             }
             let (headers, tags) = lists;
-            a.response_headers = headers.iter().map(|(name, value)| Header::new(name, value)).collect();
+            a.response_headers =
+                headers.iter().map(|(name, value)| Header::new(name, value)).collect();
             for (kind, value, importance) in tags {
                 a.heuristics.push(Tag { heuristic: Heuristic::new(kind, value), importance });
             }
@@ -394,8 +431,8 @@ proptest! {
         prop_assert!(packed.is_some() && back == records);
     }
 
-    /// Bytes that passed the checksum may still be wrong: they are refused or read, and never panic. Whether their
-    /// records are made or not is the same.
+    /// Bytes that passed the checksum may still be wrong: they are refused or read, and never
+    /// panic. Whether their records are made or not is the same.
     #[test]
     fn damaged_blocks_never_panic(
         odd in vec(odd_attempt(), 0..4),

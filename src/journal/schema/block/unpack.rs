@@ -15,12 +15,13 @@ use super::super::codes::{NONE, OTHER, VERSION, kind};
 use super::super::records::{AttemptV1, HeaderV1, TagV1, access, bytes_in};
 use super::column::Column;
 use super::layout::{
-    ArchivedHotV1, COLUMNS, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS, MAX_VALUE_BYTES, NUMBERS, SHAPE_TABLE, SHAPES,
-    URL_LENS, URLS, WHOLE, op,
+    ArchivedHotV1, COLUMNS, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS, MAX_VALUE_BYTES, NUMBERS,
+    SHAPE_TABLE, SHAPES, URL_LENS, URLS, WHOLE, op,
 };
 use super::url_parts::{host, section};
 
-/// The most headers or heuristics that memory is reserved for before they are read, since their number may be forged.
+/// The most headers or heuristics that memory is reserved for before they are read, since their
+/// number may be forged.
 const RESERVED: usize = 16;
 
 fn get<T: Copy>(all: &[T], place: usize) -> Result<T, UnpackError> {
@@ -35,7 +36,10 @@ struct Unpacker<'a> {
     cold: [Column<'a>; COLUMNS],
 }
 
-pub(super) fn unpack(block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), UnpackError> {
+pub(super) fn unpack(
+    block: &Block<'_>,
+    f: &mut dyn FnMut(RecordRef<'_>),
+) -> Result<(), UnpackError> {
     let hot = access::<ArchivedHotV1>(block.hot).map_err(|_| UnpackError::Bad)?;
     let mut rest = Column(block.cold);
     let mut cold = [Column::default(); COLUMNS];
@@ -75,7 +79,8 @@ pub(super) fn unpack(block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Res
 impl<'a> Unpacker<'a> {
     fn whole(&mut self) -> Result<RecordRef<'a>, UnpackError> {
         let column = &mut self.cold[WHOLE];
-        let (kind, schema) = (u16::from_le_bytes(column.array()?), u16::from_le_bytes(column.array()?));
+        let (kind, schema) =
+            (u16::from_le_bytes(column.array()?), u16::from_le_bytes(column.array()?));
         let key_hash = u64::from_le_bytes(column.array()?);
         let len = column.len()?;
         Ok(RecordRef { kind, schema, key_hash, payload: column.take(len)? })
@@ -112,13 +117,21 @@ impl<'a> Unpacker<'a> {
         Ok(headers)
     }
 
-    fn tags(&mut self, shape: &mut Column<'a>, url: &'a str) -> Result<Vec<TagV1<'a>>, UnpackError> {
+    fn tags(
+        &mut self,
+        shape: &mut Column<'a>,
+        url: &'a str,
+    ) -> Result<Vec<TagV1<'a>>, UnpackError> {
         let count = shape.len()?;
         let mut tags = Vec::with_capacity(count.min(RESERVED));
         for _ in 0..count {
             let kind = shape.byte()?;
             let kind_other = Cow::Borrowed(if kind == OTHER { shape.name()? } else { "" });
-            let importance = if shape.flag()? { Some(f32::from_le_bytes(self.cold[FLOATS].array()?)) } else { None };
+            let importance = if shape.flag()? {
+                Some(f32::from_le_bytes(self.cold[FLOATS].array()?))
+            } else {
+                None
+            };
             let value = self.heuristic(shape, url, &tags)?;
             self.spend(value.len())?;
             tags.push(TagV1 { kind, kind_other, value, importance });
@@ -201,7 +214,8 @@ impl<'a> Unpacker<'a> {
         earlier: &[TagV1<'a>],
     ) -> Result<Cow<'a, str>, UnpackError> {
         let op = shape.byte()?;
-        let mut place = || Ok(&earlier.get(usize::from(shape.byte()?)).ok_or(UnpackError::Bad)?.value);
+        let mut place =
+            || Ok(&earlier.get(usize::from(shape.byte()?)).ok_or(UnpackError::Bad)?.value);
         Ok(match op {
             op::HOST => Cow::Borrowed(host(url)),
             op::SAME => place()?.clone(),

@@ -2,7 +2,8 @@
 //!
 //! Owns: where host and first path segment are in a URL's text.
 //!
-//! Invariants: the results are slices of the text. The rules never change, because blocks on disk depend on them.
+//! Invariants: the results are slices of the text. The rules never change, because blocks on disk
+//! depend on them.
 //!
 //! Must not know: blocks.
 
@@ -18,10 +19,13 @@ pub(crate) fn host(url: &str) -> &str {
 /// The first segment of the path in the text of a URL.
 #[inline]
 pub(crate) fn section(url: &str) -> &str {
-    up_to_delimiter(after_scheme(url).and_then(|rest| rest.split_once('/')).map_or("", |(_, path)| path))
+    up_to_delimiter(
+        after_scheme(url).and_then(|rest| rest.split_once('/')).map_or("", |(_, path)| path),
+    )
 }
 
-/// What follows the first `://`. A search for the three characters at once takes several times as long.
+/// What follows the first `://`. A search for the three characters at once takes several times as
+/// long.
 fn after_scheme(url: &str) -> Option<&str> {
     let mut rest = url;
     while let Some((_, behind)) = rest.split_once(':') {

@@ -17,8 +17,9 @@ use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, shown, styled}
 
 /// Check the settings and report each problem with line and column
 ///
-/// Reads the config file, the environment and the options as every command does, and the router table and detection
-/// rules that they name. Exits with 2 if there is a problem. Fetches nothing and opens no data directory.
+/// Reads the config file, the environment and the options as every command does, and the router
+/// table and detection rules that they name. Exits with 2 if there is a problem. Fetches nothing
+/// and opens no data directory.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  fetchwise config check fetchwise.toml\n  FETCHWISE_LOG__MAX_DISK_BYTES=2GiB fetchwise \
@@ -62,7 +63,11 @@ struct Findings {
 }
 
 /// Runs the command.
-pub(super) fn run(args: &CheckArgs, global: &GlobalArgs, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn run(
+    args: &CheckArgs,
+    global: &GlobalArgs,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let file = match &args.file {
         Some(file) => Some(file.clone()),
         None => config_file(global)?,
@@ -143,19 +148,31 @@ fn check_names(resolved: Resolved, global: &GlobalArgs, found: &mut Findings) {
     match FetcherAvailability::find(&settings, &BrowserArgs::default()) {
         Ok(available) => {
             let left_out = available.left_out();
-            found.remarks.extend(left_out.map(|(name, why)| format!("fetcher {name} is unavailable: {why}")));
+            found.remarks.extend(
+                left_out.map(|(name, why)| format!("fetcher {name} is unavailable: {why}")),
+            );
         }
         Err(failure) => found.others.push(failure.to_string()),
     }
 }
 
-fn show(file: Option<&Path>, found: &Findings, is_good: bool, out: &mut Output) -> Result<(), Failure> {
+fn show(
+    file: Option<&Path>,
+    found: &Findings,
+    is_good: bool,
+    out: &mut Output,
+) -> Result<(), Failure> {
     for problem in &found.problems {
         let place = problem.place().map_or_else(
             || problem.origin.to_string(),
             |(path, at)| format!("{}:{}:{}", shown(path), at.line, at.column),
         );
-        out.line(format_args!("{}: {}: {}", plain(&place), styled(ERROR, "error"), plain(&problem.message)))?;
+        out.line(format_args!(
+            "{}: {}: {}",
+            plain(&place),
+            styled(ERROR, "error"),
+            plain(&problem.message)
+        ))?;
     }
     for other in &found.others {
         out.line(format_args!(
@@ -164,10 +181,15 @@ fn show(file: Option<&Path>, found: &Findings, is_good: bool, out: &mut Output) 
             other.lines().map(plain).collect::<Vec<_>>().join("\n")
         ))?;
     }
-    for warning in found.warnings.iter().map(ToString::to_string).chain(found.remarks.iter().cloned()) {
+    for warning in
+        found.warnings.iter().map(ToString::to_string).chain(found.remarks.iter().cloned())
+    {
         out.line(format_args!("warning: {}", plain(&warning)))?;
     }
-    let what = file.map_or_else(|| "environment (no config file)".to_owned(), |file| file.display().to_string());
+    let what = file.map_or_else(
+        || "environment (no config file)".to_owned(),
+        |file| file.display().to_string(),
+    );
     if is_good {
         return out.line(format_args!("{}: {}", plain(&what), styled(CHOSEN, "valid")));
     }
@@ -176,7 +198,12 @@ fn show(file: Option<&Path>, found: &Findings, is_good: bool, out: &mut Output) 
     Ok(())
 }
 
-fn show_json(file: Option<&Path>, found: &Findings, is_good: bool, out: &mut Output) -> Result<(), Failure> {
+fn show_json(
+    file: Option<&Path>,
+    found: &Findings,
+    is_good: bool,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let json = |problem| problem_json(problem);
     let plain = |message| ProblemJson {
         source: "default",
@@ -191,8 +218,18 @@ fn show_json(file: Option<&Path>, found: &Findings, is_good: bool, out: &mut Out
     out.object(&CheckJson {
         ok: is_good,
         file: file.map(|file| file.display().to_string()),
-        problems: found.problems.iter().map(json).chain(found.others.iter().map(|text| plain(text))).collect(),
-        warnings: found.warnings.iter().map(json).chain(found.remarks.iter().map(|text| plain(text))).collect(),
+        problems: found
+            .problems
+            .iter()
+            .map(json)
+            .chain(found.others.iter().map(|text| plain(text)))
+            .collect(),
+        warnings: found
+            .warnings
+            .iter()
+            .map(json)
+            .chain(found.remarks.iter().map(|text| plain(text)))
+            .collect(),
     })
 }
 

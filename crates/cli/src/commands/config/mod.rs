@@ -29,7 +29,11 @@ enum ConfigCommand {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ConfigArgs, global: &GlobalArgs, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &ConfigArgs,
+    global: &GlobalArgs,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     match &args.command {
         ConfigCommand::Check(args) => check::run(args, global, out),
         ConfigCommand::Show(args) => show::run(args, global, out),

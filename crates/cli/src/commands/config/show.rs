@@ -1,7 +1,9 @@
 //! `config show`: every setting in effect, with its origin.
 
 use clap::Args;
-use fetchwise::config::{ANY, FetcherConfig, Key, KeyDefault, Kind, Origin, Setting, keys, variable_of};
+use fetchwise::config::{
+    ANY, FetcherConfig, Key, KeyDefault, Kind, Origin, Setting, keys, variable_of,
+};
 use fetchwise::robots::DEFAULT_AGENT;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,8 +15,8 @@ use crate::terminal::output::{DIM, Output, Table};
 
 /// Show every setting in effect and its origin
 ///
-/// A setting comes from its default, a line of the config file, an environment variable or an option. A value that may
-/// be a password or a key is not shown, only its origin.
+/// A setting comes from its default, a line of the config file, an environment variable or an
+/// option. A value that may be a password or a key is not shown, only its origin.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  fetchwise config show --changed\n  fetchwise config show --json --config fetchwise.toml"
@@ -99,7 +101,9 @@ fn rows(settings: &Settings) -> Vec<Row> {
         let (own, rest): (Vec<_>, Vec<_>) =
             set.into_iter().partition(|one| one.key == name || one.key.starts_with(&within));
         set = rest;
-        if own.is_empty() || matches!(key.kind, Kind::Tables | Kind::Map) && own.iter().all(|one| one.key == name) {
+        if own.is_empty()
+            || matches!(key.kind, Kind::Tables | Kind::Map) && own.iter().all(|one| one.key == name)
+        {
             let (value, note) = default_of(&key, &name, settings);
             rows.push(Row { key: name, value, note, is_secret: false, origin: Origin::Default });
             continue;
@@ -119,7 +123,9 @@ fn default_of(key: &Key, name: &str, settings: &Settings) -> (Option<Value>, Opt
             Ok(dir) => (Some(json!(dir.display().to_string())), None),
             Err(_) => (None, Some("none: there is no home directory")),
         },
-        ("robots.agent", _) => (Some(json!(settings.config.identity.name.as_deref().unwrap_or(DEFAULT_AGENT))), None),
+        ("robots.agent", _) => {
+            (Some(json!(settings.config.identity.name.as_deref().unwrap_or(DEFAULT_AGENT))), None)
+        }
         (_, Some(KeyDefault::Value(value))) => (Some(json(value)), None),
         (_, Some(KeyDefault::Words { words, .. })) => (None, Some(*words)),
         _ => (None, None),
@@ -138,7 +144,13 @@ fn add_of_fetchers(settings: &Settings, rows: &mut Vec<Row>) {
         for (key, value) in of_fetcher(fetcher) {
             let key = format!("fetcher.{place}.{key}");
             if !rows.iter().any(|row| row.key == key) {
-                rows.push(Row { key, value: Some(value), note: None, is_secret: false, origin: Origin::Default });
+                rows.push(Row {
+                    key,
+                    value: Some(value),
+                    note: None,
+                    is_secret: false,
+                    origin: Origin::Default,
+                });
             }
         }
     }
@@ -165,7 +177,9 @@ fn json(value: &toml::Value) -> Value {
         toml::Value::Boolean(is) => (*is).into(),
         toml::Value::Datetime(date) => date.to_string().into(),
         toml::Value::Array(list) => list.iter().map(json).collect(),
-        toml::Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), json(value))).collect(),
+        toml::Value::Table(table) => {
+            table.iter().map(|(key, value)| (key.clone(), json(value))).collect()
+        }
     }
 }
 
@@ -197,7 +211,9 @@ mod tests {
     #[test]
     fn the_declared_defaults_are_those_of_the_parts() {
         let (visit, browser) = (VisitSettings::default(), BrowserOptions::default());
-        let Durability::Interval(interval) = Durability::default() else { panic!("another default") };
+        let Durability::Interval(interval) = Durability::default() else {
+            panic!("another default")
+        };
         let size = |bytes: u64| json!(format!("{}MiB", bytes >> 20));
         let all = keys();
         for (name, want) in [
@@ -205,7 +221,10 @@ mod tests {
             ("split_share", json!(SPLIT_SHARE)),
             ("policy", json!(policy::NAMES[0])),
             ("tuning.half_life_days", json!(DEFAULT_HALF_LIFE_DAYS)),
-            ("tuning.block_threshold", json!(f64::from(DetectorOptions::default().block_threshold))),
+            (
+                "tuning.block_threshold",
+                json!(f64::from(DetectorOptions::default().block_threshold)),
+            ),
             ("backoff.escalate_after_block", json!(visit.escalate_after_block)),
             ("backoff.max_retry_after", time(BackoffSettings::default().max_retry_after)),
             ("http.timeout", time(visit.deadline)),
@@ -224,7 +243,9 @@ mod tests {
             ("log.compact_threshold", json!(DEFAULT_COMPACT_THRESHOLD)),
         ] {
             let key = all.iter().find(|key| key.name() == name).unwrap();
-            let Some(KeyDefault::Value(value)) = &key.default else { panic!("{name} has no default") };
+            let Some(KeyDefault::Value(value)) = &key.default else {
+                panic!("{name} has no default")
+            };
             assert_eq!(json(value), want, "{name}");
         }
     }

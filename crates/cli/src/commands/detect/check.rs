@@ -1,6 +1,8 @@
-//! `detect check`: the verdicts of the current rules on labelled pages, against the labels and against a baseline.
+//! `detect check`: the verdicts of the current rules on labelled pages, against the labels and
+//! against a baseline.
 //!
-//! Invariants: pages come in the order of their names. The same pages, rules and baseline give the same output.
+//! Invariants: pages come in the order of their names. The same pages, rules and baseline give the
+//! same output.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,8 +26,8 @@ const MAX_BODY_BYTES: u64 = 1 << 20;
 
 /// Check the current rules on labelled pages: what is wrong, and what changed since a baseline
 ///
-/// A folder has pages in folders that are named for their label (block, network, queue, shell, failure, login, empty,
-/// content), or a file of JSON lines.
+/// A folder has pages in folders that are named for their label (block, network, queue, shell,
+/// failure, login, empty, content), or a file of JSON lines.
 #[derive(Debug, Args)]
 #[command(
     after_help = "A line of labelled pages is {\"label\", \"status\", \"headers\", \"url\", \"body_path\"}; a relative \
@@ -37,7 +39,8 @@ const MAX_BODY_BYTES: u64 = 1 << 20;
     fetchwise detect check pages --baseline verdicts.json --save"
 )]
 pub(crate) struct CheckArgs {
-    /// Check these pages: folders, files of JSON lines, or single files in a folder that is named for a label
+    /// Check these pages: folders, files of JSON lines, or single files in a folder that is named
+    /// for a label
     #[arg(value_name = "FILE|DIR", required = true)]
     paths: Vec<PathBuf>,
     /// Compare the verdicts with those in this file
@@ -81,20 +84,27 @@ struct SummaryJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &CheckArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &CheckArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let pages = labelled_pages::find(&args.paths)?;
     let options = settings.detector_options().with_max_bytes(MAX_BODY_BYTES as usize);
     let detector = settings.detector()?.with_options(options);
     // A first --save has no baseline to compare with.
     let is_first = args.save && args.baseline.as_ref().is_some_and(|path| !path.exists());
-    let baseline = args.baseline.as_deref().filter(|_| !is_first).map(Baseline::read).transpose()?;
+    let baseline =
+        args.baseline.as_deref().filter(|_| !is_first).map(Baseline::read).transpose()?;
     let (mut checked, mut scratch) = (Vec::with_capacity(pages.len()), Scratch::default());
     for page in &pages {
         checked.push(check(&detector, (page, args.by_body), baseline.as_ref(), &mut scratch)?);
     }
     let mut summary = summary(&checked, baseline.as_ref());
     if let Some(path) = args.baseline.as_deref().filter(|_| args.save) {
-        let kept = |page: &PageJson| (page.page.clone(), KeptVerdict { found: page.found, rule: page.rule.clone() });
+        let kept = |page: &PageJson| {
+            (page.page.clone(), KeptVerdict { found: page.found, rule: page.rule.clone() })
+        };
         Baseline { pages: checked.iter().map(kept).collect::<BTreeMap<_, _>>() }.write(path)?;
         summary.saved = true;
     }
@@ -121,10 +131,17 @@ fn check(
     scratch: &mut Scratch,
 ) -> Result<PageJson, Failure> {
     let mut body = Vec::new();
-    let read = File::open(&page.body).and_then(|file| file.take(MAX_BODY_BYTES).read_to_end(&mut body));
+    let read =
+        File::open(&page.body).and_then(|file| file.take(MAX_BODY_BYTES).read_to_end(&mut body));
     read.map_err(|error| unreadable(&page.body, &error))?;
     let status = if by_body { 200 } else { page.status };
-    let response = Page { url: page.url.as_deref(), final_url: None, status, headers: &page.headers, body: &body };
+    let response = Page {
+        url: page.url.as_deref(),
+        final_url: None,
+        status,
+        headers: &page.headers,
+        body: &body,
+    };
     let verdict = detector.inspect(&response, scratch);
     let (found, rule) = (PageKind::found(&verdict), verdict.rule.as_deref().map(str::to_owned));
     let before = baseline.map(|baseline| baseline.pages.get(&page.name));
@@ -133,7 +150,10 @@ fn check(
         label: page.label,
         found,
         is_right: page.label.accepts(found),
-        before: before.flatten().filter(|before| before.found != found || before.rule != rule).cloned(),
+        before: before
+            .flatten()
+            .filter(|before| before.found != found || before.rule != rule)
+            .cloned(),
         is_known: before.map(|before| before.is_some()),
         rule,
         reason: verdict.reason(),
@@ -142,7 +162,8 @@ fn check(
 
 fn summary(checked: &[PageJson], baseline: Option<&Baseline>) -> SummaryJson {
     let count = |is: &dyn Fn(&PageJson) -> bool| checked.iter().filter(|page| is(page)).count();
-    let changed = |page: &PageJson| page.before.as_ref().is_some_and(|before| before.found != page.found);
+    let changed =
+        |page: &PageJson| page.before.as_ref().is_some_and(|before| before.found != page.found);
     let known = count(&|page| page.is_known == Some(true));
     SummaryJson {
         pages: checked.len(),
@@ -176,7 +197,9 @@ fn text(pages: &[&PageJson], summary: &SummaryJson, out: &mut Output) -> Result<
         out.line(table)?;
     }
     let mut sum = format!("{}: {} wrong", counted(summary.pages, "page", "pages"), summary.wrong);
-    if let (Some(changed), Some(new), Some(missing)) = (summary.changed, summary.new_wrong, summary.missing) {
+    if let (Some(changed), Some(new), Some(missing)) =
+        (summary.changed, summary.new_wrong, summary.missing)
+    {
         sum.push_str(&format!(" ({new} of them new), {changed} changed"));
         if missing > 0 {
             sum.push_str(&format!(", {missing} of the baseline not checked"));

@@ -2,7 +2,8 @@
 //!
 //! Owns: the labels, and where a page has its label from.
 //!
-//! Invariants: a page without a known label is an error, never content: a misspelt folder would pass.
+//! Invariants: a page without a known label is an error, never content: a misspelt folder would
+//! pass.
 //!
 //! Must not know: rules.
 
@@ -88,16 +89,18 @@ impl PageKind {
         }
     }
 
-    /// Returns whether a verdict of the kind `found` is right for a page of this kind. A block's label does not say who
-    /// refuses.
+    /// Returns whether a verdict of the kind `found` is right for a page of this kind. A block's
+    /// label does not say who refuses.
     pub(super) fn accepts(self, found: Self) -> bool {
-        self == found || matches!((self, found), (Self::Block, Self::Network) | (Self::Content, Self::Login))
+        self == found
+            || matches!((self, found), (Self::Block, Self::Network) | (Self::Content, Self::Login))
     }
 }
 
 impl fmt::Display for PageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::NAMES.iter().find(|(_, kind)| kind == self).map_or("content", |(name, _)| *name);
+        let name =
+            Self::NAMES.iter().find(|(_, kind)| kind == self).map_or("content", |(name, _)| *name);
         f.pad(name)
     }
 }
@@ -157,26 +160,38 @@ fn label_of(folder: &Path) -> Option<PageKind> {
     folder.file_name().and_then(|name| name.to_str()).and_then(PageKind::labelled)
 }
 
-/// Adds the pages of a folder: those of its lists of labelled pages if it has some, otherwise all of its files, with the
-/// label of the nearest folder that is named for one.
+/// Adds the pages of a folder: those of its lists of labelled pages if it has some, otherwise all
+/// of its files, with the label of the nearest folder that is named for one.
 fn of_folder(
     folder: &Path,
     (label, depth): (Option<PageKind>, usize),
     pages: &mut Vec<LabelledPage>,
 ) -> Result<(), Failure> {
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
-    let mut paths: Vec<PathBuf> =
-        entries.map_err(|error| unreadable(folder, &error))?.into_iter().map(|entry| entry.path()).collect();
+    let mut paths: Vec<PathBuf> = entries
+        .map_err(|error| unreadable(folder, &error))?
+        .into_iter()
+        .map(|entry| entry.path())
+        .collect();
     paths.sort();
-    let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_hidden = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+    };
     paths.retain(|path| !is_hidden(path));
     if paths.iter().any(|path| is_list(path)) {
         return paths.iter().filter(|path| is_list(path)).try_for_each(|list| of_list(list, pages));
     }
     for path in paths {
         match path.is_dir() {
-            true if depth < MAX_DEPTH => of_folder(&path, (label_of(&path).or(label), depth + 1), pages)?,
-            true => return Err(Failure::failed(format_args!("{}: folders are nested too deeply", shown(&path)))),
+            true if depth < MAX_DEPTH => {
+                of_folder(&path, (label_of(&path).or(label), depth + 1), pages)?
+            }
+            true => {
+                return Err(Failure::failed(format_args!(
+                    "{}: folders are nested too deeply",
+                    shown(&path)
+                )));
+            }
             false => pages.push(of_file(&path, label)?),
         }
     }
@@ -206,15 +221,21 @@ fn of_list(list: &Path, pages: &mut Vec<LabelledPage>) -> Result<(), Failure> {
     let mut lines = open_lines(list, MAX_LINE_BYTES)?;
     while let Some(line) = lines.next_line().map_err(|error| unreadable(list, &error))? {
         let wrong = |why: &dyn fmt::Display| {
-            Failure::failed(format_args!("{}, line {}: invalid labelled page: {why}", shown(list), line.number))
+            Failure::failed(format_args!(
+                "{}, line {}: invalid labelled page: {why}",
+                shown(list),
+                line.number
+            ))
         };
         let text = line.text.as_ref().map_err(|error| wrong(error))?;
         if text.trim().is_empty() {
             continue;
         }
         let page: PageLine = serde_json::from_str(text).map_err(|error| wrong(&error))?;
-        let label = PageKind::labelled(&page.label).ok_or_else(|| wrong(&format!("unknown label {:?}", page.label)))?;
-        let headers = headers(page.headers).ok_or_else(|| wrong(&"`headers` must be an object or a list of pairs"))?;
+        let label = PageKind::labelled(&page.label)
+            .ok_or_else(|| wrong(&format!("unknown label {:?}", page.label)))?;
+        let headers = headers(page.headers)
+            .ok_or_else(|| wrong(&"`headers` must be an object or a list of pairs"))?;
         let body = folder.join(page.body_path);
         let (name, status) = (body.to_string_lossy().into_owned(), page.status.unwrap_or(200));
         pages.push(LabelledPage { name, label, status, headers, url: page.url, body });

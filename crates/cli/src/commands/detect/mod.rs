@@ -1,5 +1,5 @@
-//! `detect`: work on detection rules. `check` compares verdicts with labels and with a baseline; `labelled_pages` finds
-//! the pages, and `baseline` is the file of earlier verdicts.
+//! `detect`: work on detection rules. `check` compares verdicts with labels and with a baseline;
+//! `labelled_pages` finds the pages, and `baseline` is the file of earlier verdicts.
 
 mod baseline;
 mod check;
@@ -24,7 +24,11 @@ enum DetectCommand {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &DetectArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &DetectArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     match &args.command {
         DetectCommand::Check(args) => check::run(args, settings, out),
     }

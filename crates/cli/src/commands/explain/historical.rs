@@ -1,4 +1,5 @@
-//! Past decisions for `explain`: the records that the evidence is rebuilt from, and the recorded attempt.
+//! Past decisions for `explain`: the records that the evidence is rebuilt from, and the recorded
+//! attempt.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -26,11 +27,13 @@ use fetchwise::time::Timestamp;
 pub(crate) struct RebuiltJson {
     /// The time of the evidence.
     at: String,
-    /// The last record that the first snapshot covers; null if the rebuild began with the first record.
+    /// The last record that the first snapshot covers; null if the rebuild began with the first
+    /// record.
     snapshot_seq: Option<u64>,
     /// The number of records read after the snapshot.
     records: u64,
-    /// Evidence from before this time is missing: its attempts were compacted away, and no snapshot is old enough.
+    /// Evidence from before this time is missing: its attempts were compacted away, and no snapshot
+    /// is old enough.
     missing_before: Option<String>,
 }
 
@@ -62,8 +65,9 @@ impl FromStr for AttemptId {
         if text.len() == SHORT_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(Self::End(text.to_ascii_lowercase()));
         }
-        let expected =
-            format!("expected an id, or the last {SHORT_ID} digits of it, as `fetchwise attempts` shows them");
+        let expected = format!(
+            "expected an id, or the last {SHORT_ID} digits of it, as `fetchwise attempts` shows them"
+        );
         Uuid::from_str(text).map(Self::Whole).map_err(|_| expected)
     }
 }
@@ -85,13 +89,19 @@ impl AttemptId {
             Self::End(end) => end,
         };
         let mut found = None;
-        journal::attempts(dir, &AttemptQuery::default(), Order::NewestFirst, None, |seq, attempt| {
-            if !attempt.id.simple().to_string().ends_with(end.as_str()) {
-                return ControlFlow::Continue(());
-            }
-            found = Some((seq, attempt));
-            ControlFlow::Break(())
-        })?;
+        journal::attempts(
+            dir,
+            &AttemptQuery::default(),
+            Order::NewestFirst,
+            None,
+            |seq, attempt| {
+                if !attempt.id.simple().to_string().ends_with(end.as_str()) {
+                    return ControlFlow::Continue(());
+                }
+                found = Some((seq, attempt));
+                ControlFlow::Break(())
+            },
+        )?;
         Ok(found)
     }
 }
@@ -115,7 +125,9 @@ impl HistoricalDecision {
                 ),
                 None => "`fetchwise attempts` lists all attempts in the log".to_owned(),
             };
-            return Err(Failure::failed(format_args!("attempt {id} not found in the log")).advise(advice));
+            return Err(
+                Failure::failed(format_args!("attempt {id} not found in the log")).advise(advice)
+            );
         };
         let fetch = journal::fetch_of(&dir, &found)?;
         Ok(Self { seq: found.0, attempt: found.1, fetch })
@@ -170,8 +182,9 @@ impl HistoricalDecision {
     pub(crate) fn show(&self, out: &mut Output) -> Result<(), Failure> {
         let of = &self.attempt;
         out.line(styled(HEADING, plain(&of.url)))?;
-        let number =
-            |value: Option<f64>| value.map_or_else(|| "not recorded".to_owned(), |value| format!("{value:.2}"));
+        let number = |value: Option<f64>| {
+            value.map_or_else(|| "not recorded".to_owned(), |value| format!("{value:.2}"))
+        };
         out.line(format_args!(
             "\nrecorded decision: {}  {} (confidence {}, propensity {})",
             styled(CHOSEN, plain(&of.fetcher)),
@@ -180,20 +193,29 @@ impl HistoricalDecision {
             number(of.propensity),
         ))?;
         if let Some(name) = of.rule.as_deref() {
-            let text = name.parse::<Rule>().map_or_else(|_| plain(name), |rule| rule.describe().to_owned());
+            let text = name
+                .parse::<Rule>()
+                .map_or_else(|_| plain(name), |rule| rule.describe().to_owned());
             out.line(format_args!("rule {}: {text}", plain(name)))?;
         }
-        out.line(format_args!("attempt {}, made at {}, record {}", of.id, rfc3339::format(of.attempted_at), self.seq))?;
+        out.line(format_args!(
+            "attempt {}, made at {}, record {}",
+            of.id,
+            rfc3339::format(of.attempted_at),
+            self.seq
+        ))?;
         if let Some(reason) = of.verdict() {
             out.line(format_args!("verdict: {}", plain(&reason.to_string())))?;
         }
         if let Some(arm) = of.arm {
             let shadow = of.shadow_fetcher.as_deref();
-            let shadow =
-                shadow.map_or_else(String::new, |name| format!(", the other arm would have selected {}", plain(name)));
+            let shadow = shadow.map_or_else(String::new, |name| {
+                format!(", the other arm would have selected {}", plain(name))
+            });
             out.line(format_args!("arm {}{shadow}", arm.name()))?;
         }
-        let mut table = Table::new(&["", ">try", "fetcher", "outcome", ">status", ">took", "decision"]);
+        let mut table =
+            Table::new(&["", ">try", "fetcher", "outcome", ">status", ">took", "decision"]);
         for (seq, of) in &self.fetch {
             let is_own = *seq == self.seq;
             let outcome = match (&of.error_type, of.success) {
@@ -231,17 +253,27 @@ pub(crate) fn rebuilt_json(loaded: &LoadReport, at: Timestamp) -> RebuiltJson {
 }
 
 /// Prints the source of the rebuilt evidence.
-pub(crate) fn show_rebuilt(loaded: &LoadReport, at: Timestamp, out: &mut Output) -> Result<(), Failure> {
+pub(crate) fn show_rebuilt(
+    loaded: &LoadReport,
+    at: Timestamp,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let records = loaded.replayed.entries;
     let from = match &loaded.snapshot {
         Some(started) => {
-            format!("the snapshot of records up to {} and the {records} records after it", started.covers_seq)
+            format!(
+                "the snapshot of records up to {} and the {records} records after it",
+                started.covers_seq
+            )
         }
         None => format!("{records} records"),
     };
     out.line(styled(
         DIM,
-        format_args!("evidence as of {}, rebuilt from {from}; with today's settings", rfc3339::format(at)),
+        format_args!(
+            "evidence as of {}, rebuilt from {from}; with today's settings",
+            rfc3339::format(at)
+        ),
     ))?;
     if let Some(before) = loaded.missing_before {
         out.flush()?;

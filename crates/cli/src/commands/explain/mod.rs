@@ -21,8 +21,8 @@ use fetchwise_present::{ExplainInput, ExplanationJson, PauseJson, own_total};
 
 /// Explain which fetcher would be used, and why: the decision, then three reasons
 ///
-/// Considers the fetchers that `fetch` could use, as `select` does, and shows no others. --full adds the evidence, every
-/// candidate, each step of the score and the pace of the host.
+/// Considers the fetchers that `fetch` could use, as `select` does, and shows no others. --full
+/// adds the evidence, every candidate, each step of the score and the pace of the host.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise explain https://example.org/docs/a.pdf\n  \
     fetchwise explain --full https://example.org/docs/a.pdf\n  \
@@ -36,8 +36,8 @@ pub(crate) struct ExplainArgs {
     /// Use the evidence and pauses of this time: a time, a day or an age (2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = parse_time_arg)]
     pub(crate) at: Option<TimeArg>,
-    /// Show the recorded decision behind this attempt, by its id or the last twelve digits of it, and what was known at
-    /// that moment
+    /// Show the recorded decision behind this attempt, by its id or the last twelve digits of it,
+    /// and what was known at that moment
     #[arg(long, value_name = "ID", conflicts_with_all = ["url", "at", "last_failure", "tried", "prefer"])]
     pub(crate) attempt: Option<AttemptId>,
     /// Show the evidence, every candidate and each step of the score
@@ -61,7 +61,11 @@ struct ExplainedJson<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &ExplainArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     if let Some(id) = &args.attempt {
         let then = HistoricalDecision::find(settings, id)?;
         let settings = then.settings(settings);
@@ -69,7 +73,10 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Output) -> 
         return explain(decider, then.url(), &settings, (Some(&then), args.full), out);
     }
     let text = args.url.as_deref().unwrap_or_default();
-    let then = args.at.map(|when| when.resolve(&settings.clock)).map(|at| settings.as_of(AsOf::At(at), at));
+    let then = args
+        .at
+        .map(|when| when.resolve(&settings.clock))
+        .map(|at| settings.as_of(AsOf::At(at), at));
     let settings = then.as_ref().unwrap_or(settings);
     explain(Decider::new(settings, &args.context)?, text, settings, (None, args.full), out)
 }
@@ -86,7 +93,11 @@ fn explain(
     let found = read_url(text).and_then(|url| {
         let decided = decider.decide(&url)?;
         let explanation = decider.selector.explain(&url, &decider.context(&url))?;
-        let own = decider.own.as_ref().map(|own| own.explain(&url, &decider.context(&url))).transpose()?;
+        let own = decider
+            .own
+            .as_ref()
+            .map(|own| own.explain(&url, &decider.context(&url)))
+            .transpose()?;
         Ok((url, decided, explanation, own))
     });
     let (url, decided, explanation, own) = match found {
@@ -100,17 +111,24 @@ fn explain(
     let pace = paces.and_then(|(pace, domain)| pace.explain(&domain.value, now));
     if out.json {
         let (selector, routed) = (&decider.selector, &decided.routed);
-        let asked =
-            ExplainInput { selector, routed, explanation: &explanation, pace: pace.as_ref(), own: own.as_ref() };
+        let asked = ExplainInput {
+            selector,
+            routed,
+            explanation: &explanation,
+            pace: pace.as_ref(),
+            own: own.as_ref(),
+        };
         let decision = decider.json(text, &decided);
         out.object(&ExplainedJson {
-            explanation: ExplanationJson::new(decision, asked, |name| decider.is_available(name)).with_pause(paused),
+            explanation: ExplanationJson::new(decision, asked, |name| decider.is_available(name))
+                .with_pause(paused),
             rebuilt: settings.is_historical().then(|| rebuilt_json(&decider.loaded, now)),
             attempt: then.map(HistoricalDecision::json),
         })?;
         return Ok(Exit::Done);
     }
-    let explained = ExplainedUrl { decider: &decider, then, decided: &decided, explanation, own, pace };
+    let explained =
+        ExplainedUrl { decider: &decider, then, decided: &decided, explanation, own, pace };
     explained.print_reasons(text, paused.as_ref(), out)?;
     if settings.is_historical() {
         out.line("")?;
@@ -138,13 +156,18 @@ struct ExplainedUrl<'a> {
 impl ExplainedUrl<'_> {
     /// Returns the fetcher that was chosen.
     fn chosen(&self) -> Option<&str> {
-        self.decided.routed.decision.selected().map(|take| self.decider.selector.fetcher_name(take.fetcher))
+        self.decided
+            .routed
+            .decision
+            .selected()
+            .map(|take| self.decider.selector.fetcher_name(take.fetcher))
     }
 
-    /// Returns whether a fetcher is one of the candidates. An attempt was decided among the fetchers of its time; of
-    /// those, the ones with attempts are known.
+    /// Returns whether a fetcher is one of the candidates. An attempt was decided among the
+    /// fetchers of its time; of those, the ones with attempts are known.
     fn is_here(&self, name: &str) -> bool {
-        let has_attempts = || self.explanation.candidates.iter().any(|c| c.fetcher == name && c.sample_size > 0.0);
+        let has_attempts =
+            || self.explanation.candidates.iter().any(|c| c.fetcher == name && c.sample_size > 0.0);
         match self.then {
             Some(then) => name == then.fetcher() || has_attempts(),
             None => self.decider.is_available(name),
@@ -152,12 +175,24 @@ impl ExplainedUrl<'_> {
     }
 
     /// Prints the decision and its reasons.
-    fn print_reasons(&self, text: &str, paused: Option<&PauseJson>, out: &mut Output) -> Result<(), Failure> {
+    fn print_reasons(
+        &self,
+        text: &str,
+        paused: Option<&PauseJson>,
+        out: &mut Output,
+    ) -> Result<(), Failure> {
         if let Some(then) = self.then {
             then.show(out)?;
             out.line("\nknown then:")?;
             let known = self.explanation.known(then.fetcher());
-            return list(if known.is_empty() { vec!["nothing about any fetcher here".to_owned()] } else { known }, out);
+            return list(
+                if known.is_empty() {
+                    vec!["nothing about any fetcher here".to_owned()]
+                } else {
+                    known
+                },
+                out,
+            );
         }
         out.line(styled(HEADING, plain(text)))?;
         out.line(format_args!("\n{}", self.decider.text(self.decided)))?;
@@ -173,7 +208,8 @@ impl ExplainedUrl<'_> {
         if let Some(noise) = self.pace.as_ref().and_then(PaceExplanation::noise_text) {
             out.line(format_args!("\nflaky: {noise}"))?;
         }
-        let words = "--full shows the evidence, every candidate, each step of the score and the pace";
+        let words =
+            "--full shows the evidence, every candidate, each step of the score and the pace";
         out.line(format_args!("\n{}", styled(DIM, words)))
     }
 
@@ -188,7 +224,10 @@ impl ExplainedUrl<'_> {
                 let all: f64 = explanation.steps.iter().map(|step| step.exact_total).sum();
                 let own: f64 = explanation.steps.iter().map(|step| own_total(step, own)).sum();
                 let foreign = if all > 0.0 { (1.0 - own / all).max(0.0) } else { 0.0 };
-                out.line(format_args!("{:.0} % of it comes from other nodes of the fleet", 100.0 * foreign))?;
+                out.line(format_args!(
+                    "{:.0} % of it comes from other nodes of the fleet",
+                    100.0 * foreign
+                ))?;
             }
         }
         if !explanation.candidates.is_empty() {
@@ -209,16 +248,26 @@ impl ExplainedUrl<'_> {
         let deciding = explanation.deciding.and_then(|place| explanation.steps.get(place));
         if let Some(step) = deciding.filter(|step| self.then.is_none() && is_here(&step.fetcher)) {
             let what = [plain(&step.kind), plain(&step.value)].join(" ");
-            out.line(format_args!("\ndecided by the evidence of {} for {}", what.trim_end(), plain(&step.fetcher)))?;
+            out.line(format_args!(
+                "\ndecided by the evidence of {} for {}",
+                what.trim_end(),
+                plain(&step.fetcher)
+            ))?;
         }
-        for line in explanation.candidates.iter().filter(|c| is_here(&c.fetcher)).filter_map(measured_cost) {
+        for line in
+            explanation.candidates.iter().filter(|c| is_here(&c.fetcher)).filter_map(measured_cost)
+        {
             out.line(plain(&line))?;
         }
         for line in explanation.shown.iter().flat_map(|view| tag_lines(view, is_here)) {
             out.line(plain(&line))?;
         }
         let is_about_here = |of: &&Counterfactual| of_fetcher(of).is_none_or(is_here);
-        let others = explanation.counterfactuals.iter().filter(|_| self.then.is_none()).filter(is_about_here);
+        let others = explanation
+            .counterfactuals
+            .iter()
+            .filter(|_| self.then.is_none())
+            .filter(is_about_here);
         for line in others.filter_map(|c| counterfactual(c, self.chosen())) {
             out.line(plain(&line))?;
         }
@@ -228,13 +277,18 @@ impl ExplainedUrl<'_> {
 
 /// Prints numbered lines.
 fn list(lines: Vec<String>, out: &mut Output) -> Result<(), Failure> {
-    lines.iter().enumerate().try_for_each(|(place, line)| out.line(format_args!("  {}. {}", place + 1, plain(line))))
+    lines
+        .iter()
+        .enumerate()
+        .try_for_each(|(place, line)| out.line(format_args!("  {}. {}", place + 1, plain(line))))
 }
 
 /// Returns the fetcher that a counterfactual is about.
 fn of_fetcher(of: &Counterfactual) -> Option<&str> {
     match of {
-        Counterfactual::WithoutDomain { candidate, .. } => candidate.as_ref().map(|c| c.fetcher.as_str()),
+        Counterfactual::WithoutDomain { candidate, .. } => {
+            candidate.as_ref().map(|c| c.fetcher.as_str())
+        }
         Counterfactual::CheapestAlternative { candidate, .. } => Some(&candidate.fetcher),
         _ => None,
     }
@@ -250,9 +304,22 @@ fn heuristics(explanation: &Explanation) -> Table {
 
 /// Returns the steps with evidence; the others leave the estimate unchanged.
 fn steps(explanation: &Explanation, marks_deciding: bool, is_here: impl Fn(&str) -> bool) -> Table {
-    let mut table =
-        Table::new(&["", "evidence", "value", "fetcher", ">successes", ">of", ">blocked", ">estimate", ">becomes"]);
-    let lines = explanation.steps.iter().enumerate().filter(|(_, step)| step.total > 0.0 && is_here(&step.fetcher));
+    let mut table = Table::new(&[
+        "",
+        "evidence",
+        "value",
+        "fetcher",
+        ">successes",
+        ">of",
+        ">blocked",
+        ">estimate",
+        ">becomes",
+    ]);
+    let lines = explanation
+        .steps
+        .iter()
+        .enumerate()
+        .filter(|(_, step)| step.total > 0.0 && is_here(&step.fetcher));
     for (place, step) in lines {
         let deciding = marks_deciding && explanation.deciding == Some(place);
         let style = if deciding { CHOSEN } else { anstyle::Style::new() };
@@ -273,8 +340,13 @@ fn steps(explanation: &Explanation, marks_deciding: bool, is_here: impl Fn(&str)
 }
 
 /// Returns the candidates for which `is_here` is true.
-fn candidates(explanation: &Explanation, chosen: Option<&str>, is_here: impl Fn(&str) -> bool) -> Table {
-    let heads = ["", "candidate", ">cost", ">p", ">blocked", ">index", ">confidence", ">sample", ""];
+fn candidates(
+    explanation: &Explanation,
+    chosen: Option<&str>,
+    is_here: impl Fn(&str) -> bool,
+) -> Table {
+    let heads =
+        ["", "candidate", ">cost", ">p", ">blocked", ">index", ">confidence", ">sample", ""];
     let mut table = Table::new(&heads);
     for c in explanation.candidates.iter().filter(|c| is_here(&c.fetcher)) {
         let is_chosen = chosen == Some(&c.fetcher);
@@ -284,7 +356,8 @@ fn candidates(explanation: &Explanation, chosen: Option<&str>, is_here: impl Fn(
             (c.measured.is_some(), "cost measured"),
             (c.excluded, "excluded"),
         ];
-        let remarks: Vec<&str> = remarks.iter().filter(|(is, _)| *is).map(|(_, remark)| *remark).collect();
+        let remarks: Vec<&str> =
+            remarks.iter().filter(|(is, _)| *is).map(|(_, remark)| *remark).collect();
         let cells = [
             if is_chosen { ">" } else { " " }.to_owned(),
             c.fetcher.clone(),

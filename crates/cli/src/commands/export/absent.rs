@@ -21,7 +21,12 @@ impl ParquetOut {
         Err(Failure::missing_feature("export --format parquet", "parquet"))
     }
 
-    pub(crate) fn add(&mut self, _: Attempt, _: FlatColumns, _: &mut Output) -> Result<(), Failure> {
+    pub(crate) fn add(
+        &mut self,
+        _: Attempt,
+        _: FlatColumns,
+        _: &mut Output,
+    ) -> Result<(), Failure> {
         match *self {}
     }
 

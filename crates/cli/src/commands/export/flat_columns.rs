@@ -44,7 +44,8 @@ impl Flattener {
     /// Returns one with the configured costs, and those that the log knows.
     pub(super) fn new(settings: &Settings) -> Result<Self, Failure> {
         let selector = settings.empty_selector()?;
-        let specs = settings.specs(&selector, &journal::survey(&settings.existing_dir()?)?.registered);
+        let specs =
+            settings.specs(&selector, &journal::survey(&settings.existing_dir()?)?.registered);
         let costs = specs.iter().map(|spec| (spec.name.to_string(), spec.cost)).collect();
         Ok(Self { costs, open: HashMap::new() })
     }
@@ -67,12 +68,14 @@ impl Flattener {
             true => self.open.remove(&link),
             false => self.open.insert(link, visit),
         };
-        let domain = attempt.heuristic("domain").map(str::to_owned).or_else(|| host_of(&attempt.url));
+        let domain =
+            attempt.heuristic("domain").map(str::to_owned).or_else(|| host_of(&attempt.url));
         FlatColumns {
             site: domain.as_deref().map(|domain| site_of(domain).to_owned()),
             domain,
             cost,
-            bytes: header(&attempt.response_headers, "content-length").and_then(|length| length.trim().parse().ok()),
+            bytes: header(&attempt.response_headers, "content-length")
+                .and_then(|length| length.trim().parse().ok()),
             visit,
         }
     }

@@ -1,4 +1,5 @@
-//! `export`: all attempts as JSON lines, CSV, Parquet or a SQLite database, or learned evidence as a router table.
+//! `export`: all attempts as JSON lines, CSV, Parquet or a SQLite database, or learned evidence as
+//! a router table.
 
 #[cfg(not(all(feature = "parquet", feature = "sqlite")))]
 mod absent;
@@ -37,13 +38,14 @@ use fetchwise::journal::{self, AttemptQuery, Importances};
 
 /// Export all attempts to stdout, or to a file
 ///
-/// Each heuristic has the importance that `importance --write` recorded. Parquet has response_headers and heuristics as
-/// lists of records, and attempted_at as a UTC timestamp. CSV, Parquet and SQLite also have the columns domain, site,
-/// cost (in plain requests), bytes (as the server announced them) and visit (the id of the first attempt of the same
-/// fetch of the link).
+/// Each heuristic has the importance that `importance --write` recorded. Parquet has
+/// response_headers and heuristics as lists of records, and attempted_at as a UTC timestamp. CSV,
+/// Parquet and SQLite also have the columns domain, site, cost (in plain requests), bytes (as the
+/// server announced them) and visit (the id of the first attempt of the same fetch of the link).
 ///
-/// --router FILE writes learned evidence as a router table instead: for each domain with confident evidence, the
-/// fetcher that would be used, with its confidence and its attempts there. The global option --router reads it.
+/// --router FILE writes learned evidence as a router table instead: for each domain with confident
+/// evidence, the fetcher that would be used, with its confidence and its attempts there. The global
+/// option --router reads it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise export -o attempts.parquet\n  \
@@ -55,10 +57,12 @@ use fetchwise::journal::{self, AttemptQuery, Importances};
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) range: AttemptRange,
-    /// Choose jsonl, csv (headers and heuristics as JSON text) or parquet; for a router table csv or toml
+    /// Choose jsonl, csv (headers and heuristics as JSON text) or parquet; for a router table csv
+    /// or toml
     #[arg(long, value_enum)]
     pub(crate) format: Option<ExportFormat>,
-    /// Write this file; its name ends in .jsonl, .csv, .parquet or .db (SQLite) unless --format says the format
+    /// Write this file; its name ends in .jsonl, .csv, .parquet or .db (SQLite) unless --format
+    /// says the format
     #[arg(short, long = "out", value_name = "FILE", conflicts_with = "sqlite")]
     pub(crate) out: Option<PathBuf>,
     /// Create this SQLite database with the tables fetcher_attempts and attempt_heuristics
@@ -103,12 +107,12 @@ pub(crate) fn run(
         (None, None) => Target::Stream(ExportFormat::Jsonl),
     };
     if args.all || target == Target::Stream(ExportFormat::Toml) {
-        return Err(
-            Failure::usage("--all and TOML need a router table").advise("name the file to write with --router FILE")
-        );
+        return Err(Failure::usage("--all and TOML need a router table")
+            .advise("name the file to write with --router FILE"));
     }
     if args.force && file.is_none() {
-        return Err(Failure::usage("--force needs a file to write").advise("name it with -o FILE or --router FILE"));
+        return Err(Failure::usage("--force needs a file to write")
+            .advise("name it with -o FILE or --router FILE"));
     }
     let query = args.range.query(&settings.clock)?;
     let (format, database) = match target {
@@ -125,9 +129,8 @@ pub(crate) fn run(
         return database.finish().map(|()| Exit::Done);
     }
     if file.is_none() && format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
-        return Err(
-            Failure::usage("refusing to write Parquet to a terminal").advise("name a file: -o attempts.parquet")
-        );
+        return Err(Failure::usage("refusing to write Parquet to a terminal")
+            .advise("name a file: -o attempts.parquet"));
     }
     let Some(path) = file else {
         out.write_unchanged()?;
@@ -190,15 +193,17 @@ fn target_of(path: &Path) -> Result<Target, Failure> {
 }
 
 /// Returns the options for a router table.
-fn table_export<'p>(args: &ExportArgs, path: &'p Path) -> Result<router_table::TableExport<'p>, Failure> {
+fn table_export<'p>(
+    args: &ExportArgs,
+    path: &'p Path,
+) -> Result<router_table::TableExport<'p>, Failure> {
     let is_toml = match args.format {
         Some(ExportFormat::Toml) => true,
         Some(ExportFormat::Csv) => false,
         None => path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")),
         Some(_) => {
-            return Err(
-                Failure::usage("invalid format: a router table is CSV or TOML").advise("use --format csv or toml")
-            );
+            return Err(Failure::usage("invalid format: a router table is CSV or TOML")
+                .advise("use --format csv or toml"));
         }
     };
     if args.sqlite.is_some() || args.out.is_some() {
@@ -207,7 +212,8 @@ fn table_export<'p>(args: &ExportArgs, path: &'p Path) -> Result<router_table::T
     Ok(router_table::TableExport { path, is_toml, is_forced: args.force, all: args.all })
 }
 
-/// Passes each attempt that matches to `write` until that fails. Adds the recorded importance of its heuristics.
+/// Passes each attempt that matches to `write` until that fails. Adds the recorded importance of
+/// its heuristics.
 fn each(
     dir: &Path,
     query: &AttemptQuery,
@@ -247,11 +253,18 @@ fn csv_row(out: &mut Output, attempt: &Attempt, flat: &FlatColumns) -> Result<()
     });
     let text = |text: &Option<String>| defused(text.as_deref().unwrap_or_default());
     let bytes = flat.bytes.map_or_else(String::new, |bytes| bytes.to_string());
-    let flat = [text(&flat.domain), text(&flat.site), flat.cost.to_string(), bytes, flat.visit.to_string()];
+    let flat = [
+        text(&flat.domain),
+        text(&flat.site),
+        flat.cost.to_string(),
+        bytes,
+        flat.visit.to_string(),
+    ];
     csv_line(out, fields.chain(flat))
 }
 
-/// Returns a text that a spreadsheet does not run as a formula: it came from servers, and people open it.
+/// Returns a text that a spreadsheet does not run as a formula: it came from servers, and people
+/// open it.
 fn defused(text: &str) -> String {
     match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
         true => format!("'{text}"),
@@ -259,7 +272,10 @@ fn defused(text: &str) -> String {
     }
 }
 
-fn csv_line(out: &mut Output, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<(), Failure> {
+fn csv_line(
+    out: &mut Output,
+    cells: impl IntoIterator<Item = impl AsRef<[u8]>>,
+) -> Result<(), Failure> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(cells).map_err(Failure::failed)?;
     let line = writer.into_inner().map_err(Failure::failed)?;

@@ -1,6 +1,7 @@
 //! The file of `export -o`.
 //!
-//! Invariants: the file appears under its name only when it is complete, and no existing file is replaced unasked.
+//! Invariants: the file appears under its name only when it is complete, and no existing file is
+//! replaced unasked.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ impl OutputFile {
         if !is_forced && path.exists() {
             return Err(exists(path));
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder =
+            path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let part = part_file(folder);
         let (file, part) = part.map_err(|error| cannot_write(path, &error))?.into_parts();
         out.write_to_file(file, path)?;

@@ -2,14 +2,17 @@
 //!
 //! Owns: the schema and the conversion of fields to columns.
 //!
-//! Invariants: rows are buffered for one row group at a time, so memory is limited for a log of any length.
+//! Invariants: rows are buffered for one row group at a time, so memory is limited for a log of any
+//! length.
 
 use std::io::Write;
 use std::mem::take;
 use std::sync::Arc;
 
 use parquet::basic::Compression;
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
+};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
@@ -81,12 +84,18 @@ impl ParquetOut {
     pub(crate) fn new() -> Result<Self, Failure> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(failed)?);
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-        let writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).map_err(failed)?;
+        let writer =
+            SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).map_err(failed)?;
         Ok(Self { writer, rows: Vec::new(), flat: Vec::new() })
     }
 
     /// Adds an attempt.
-    pub(crate) fn add(&mut self, attempt: Attempt, flat: FlatColumns, out: &mut Output) -> Result<(), Failure> {
+    pub(crate) fn add(
+        &mut self,
+        attempt: Attempt,
+        flat: FlatColumns,
+        out: &mut Output,
+    ) -> Result<(), Failure> {
         self.rows.push(attempt);
         self.flat.push(flat);
         if self.rows.len() >= GROUP_ROWS { self.write_group(out) } else { Ok(()) }
@@ -118,46 +127,73 @@ fn failed(error: ParquetError) -> Failure {
 type Group<'g> = SerializedRowGroupWriter<'g, Vec<u8>>;
 
 /// Writes all columns of `rows` in the order of the schema.
-fn columns(rows: &[Attempt], flat: &[FlatColumns], group: &mut Group<'_>) -> Result<(), ParquetError> {
-    let text = |of: fn(&Attempt) -> &str| rows.iter().map(|row| ByteArray::from(of(row))).collect::<Vec<_>>();
-    let ids: Vec<ByteArray> = rows.iter().map(|row| ByteArray::from(row.id.to_string().into_bytes())).collect();
+fn columns(
+    rows: &[Attempt],
+    flat: &[FlatColumns],
+    group: &mut Group<'_>,
+) -> Result<(), ParquetError> {
+    let text = |of: fn(&Attempt) -> &str| {
+        rows.iter().map(|row| ByteArray::from(of(row))).collect::<Vec<_>>()
+    };
+    let ids: Vec<ByteArray> =
+        rows.iter().map(|row| ByteArray::from(row.id.to_string().into_bytes())).collect();
     required::<ByteArrayType>(group, &ids)?;
     required::<ByteArrayType>(group, &text(|row| &row.link))?;
     required::<ByteArrayType>(group, &text(|row| &row.url))?;
     required::<ByteArrayType>(group, &text(|row| &row.fetcher))?;
     required::<BoolType>(group, &each(rows, |row| row.success))?;
     required::<BoolType>(group, &each(rows, |row| row.is_banned))?;
-    optional::<_, ByteArrayType>(group, rows, |row| row.error_type.as_ref().map(ErrorType::name).map(ByteArray::from))?;
+    optional::<_, ByteArrayType>(group, rows, |row| {
+        row.error_type.as_ref().map(ErrorType::name).map(ByteArray::from)
+    })?;
     optional::<_, Int32Type>(group, rows, |row| row.http_status.map(i32::from))?;
     let headers = Lists::of(rows, |row| row.response_headers.len());
     let of_headers = |part: fn(&fetchwise::response::Header) -> &str| {
-        rows.iter().flat_map(|row| &row.response_headers).map(|h| ByteArray::from(part(h))).collect::<Vec<_>>()
+        rows.iter()
+            .flat_map(|row| &row.response_headers)
+            .map(|h| ByteArray::from(part(h)))
+            .collect::<Vec<_>>()
     };
     headers.write::<ByteArrayType>(group, &of_headers(|header| &header.name))?;
     headers.write::<ByteArrayType>(group, &of_headers(|header| &header.value))?;
-    required::<Int64Type>(group, &each(rows, |row| i64::try_from(row.duration_ms).unwrap_or(i64::MAX)))?;
+    required::<Int64Type>(
+        group,
+        &each(rows, |row| i64::try_from(row.duration_ms).unwrap_or(i64::MAX)),
+    )?;
     required::<Int64Type>(group, &each(rows, |row| row.attempted_at.as_millis()))?;
     optional::<_, ByteArrayType>(group, rows, |row| row.source.as_deref().map(ByteArray::from))?;
     optional::<_, DoubleType>(group, rows, |row| row.propensity)?;
-    optional::<_, ByteArrayType>(group, rows, |row| row.hint.map(|hint| ByteArray::from(hint.name())))?;
+    optional::<_, ByteArrayType>(group, rows, |row| {
+        row.hint.map(|hint| ByteArray::from(hint.name()))
+    })?;
     required::<DoubleType>(group, &each(rows, |row| row.weight))?;
     required::<Int64Type>(group, &each(rows, |row| i64::from(row.try_no)))?;
-    optional::<_, ByteArrayType>(group, rows, |row| row.shadow_fetcher.as_deref().map(ByteArray::from))?;
+    optional::<_, ByteArrayType>(group, rows, |row| {
+        row.shadow_fetcher.as_deref().map(ByteArray::from)
+    })?;
     let tags = || rows.iter().flat_map(|row| &row.heuristics);
     let lists = Lists::of(rows, |row| row.heuristics.len());
-    let of_tags =
-        |part: fn(&fetchwise::attempt::Tag) -> &str| tags().map(|t| ByteArray::from(part(t))).collect::<Vec<_>>();
+    let of_tags = |part: fn(&fetchwise::attempt::Tag) -> &str| {
+        tags().map(|t| ByteArray::from(part(t))).collect::<Vec<_>>()
+    };
     lists.write::<ByteArrayType>(group, &of_tags(|tag| &tag.heuristic.kind))?;
     lists.write::<ByteArrayType>(group, &of_tags(|tag| &tag.heuristic.value))?;
     lists.write_optional::<FloatType>(group, tags().map(|tag| tag.importance))?;
     optional::<_, ByteArrayType>(group, rows, |row| row.rule.as_deref().map(ByteArray::from))?;
     optional::<_, DoubleType>(group, rows, |row| row.confidence)?;
-    optional::<_, ByteArrayType>(group, rows, |row| row.arm.map(|arm| ByteArray::from(arm.name())))?;
+    optional::<_, ByteArrayType>(group, rows, |row| {
+        row.arm.map(|arm| ByteArray::from(arm.name()))
+    })?;
     optional::<_, ByteArrayType>(group, flat, |row| row.domain.as_deref().map(ByteArray::from))?;
     optional::<_, ByteArrayType>(group, flat, |row| row.site.as_deref().map(ByteArray::from))?;
     required::<DoubleType>(group, &each(flat, |row| row.cost))?;
-    optional::<_, Int64Type>(group, flat, |row| row.bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)))?;
-    required::<ByteArrayType>(group, &each(flat, |row| ByteArray::from(row.visit.to_string().into_bytes())))
+    optional::<_, Int64Type>(group, flat, |row| {
+        row.bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
+    })?;
+    required::<ByteArrayType>(
+        group,
+        &each(flat, |row| ByteArray::from(row.visit.to_string().into_bytes())),
+    )
 }
 
 fn each<R, T>(rows: &[R], of: impl Fn(&R) -> T) -> Vec<T> {
@@ -202,7 +238,11 @@ impl Lists {
         Self { definition, repetition }
     }
 
-    fn write<T: DataType>(&self, group: &mut Group<'_>, values: &[T::T]) -> Result<(), ParquetError> {
+    fn write<T: DataType>(
+        &self,
+        group: &mut Group<'_>,
+        values: &[T::T],
+    ) -> Result<(), ParquetError> {
         write_column::<_, T>(group, values, Some(&self.definition), Some(&self.repetition))
     }
 
@@ -263,7 +303,10 @@ mod tests {
         let bytes = bytes::Bytes::from(out.writer.into_inner().unwrap());
         let reader = SerializedFileReader::new(bytes).unwrap();
         let field = |row: parquet::record::Row, name: &str| {
-            let found = row.get_column_iter().find(|(column, _)| *column == name).map(|(_, field)| field.to_string());
+            let found = row
+                .get_column_iter()
+                .find(|(column, _)| *column == name)
+                .map(|(_, field)| field.to_string());
             serde_json::Value::from(found)
         };
         let names = [
@@ -301,28 +344,52 @@ mod tests {
         bare.heuristics.clear();
         let mut full = Attempt::new(&url, "f", at).unwrap().failed(ErrorKind::BlockedCaptcha);
         full.http_status = Some(403);
-        (full.rule, full.confidence, full.arm) = (Some("explore".into()), Some(0.25), Some(Arm::Legacy));
+        (full.rule, full.confidence, full.arm) =
+            (Some("explore".into()), Some(0.25), Some(Arm::Legacy));
         full.response_headers = vec![Header::new("server", "x"), Header::new("via", "y")];
-        let tag = |kind: &'static str, importance| Tag { importance, ..Tag::from(Heuristic::flag(kind)) };
+        let tag =
+            |kind: &'static str, importance| Tag { importance, ..Tag::from(Heuristic::flag(kind)) };
         full.heuristics = vec![tag("a", None), tag("b", Some(0.5)), tag("c", None)];
         let rows = round(&[bare.clone(), full, bare]);
         assert_eq!(rows.len(), 3);
         let text = |row: usize, name: &str| rows[row][name].as_str().unwrap().to_owned();
-        assert_eq!((text(0, "success"), text(1, "success")), ("true".to_owned(), "false".to_owned()));
-        assert_eq!((text(0, "error_type"), text(0, "http_status")), ("null".to_owned(), "null".to_owned()));
+        assert_eq!(
+            (text(0, "success"), text(1, "success")),
+            ("true".to_owned(), "false".to_owned())
+        );
+        assert_eq!(
+            (text(0, "error_type"), text(0, "http_status")),
+            ("null".to_owned(), "null".to_owned())
+        );
         assert_eq!(
             (text(1, "error_type"), text(1, "http_status")),
             ("\"blocked_captcha\"".to_owned(), "403".to_owned())
         );
-        assert_eq!((text(0, "heuristics"), text(2, "response_headers")), ("[]".to_owned(), "[]".to_owned()));
-        assert_eq!(["rule", "confidence", "arm"].map(|name| text(1, name)), ["\"explore\"", "0.25", "\"legacy\""]);
-        assert_eq!(["rule", "confidence", "arm"].map(|name| text(2, name)), ["null", "null", "null"]);
-        assert_eq!(["domain", "site", "cost"].map(|name| text(1, name)), ["\"e.org\"", "null", "2.5"]);
+        assert_eq!(
+            (text(0, "heuristics"), text(2, "response_headers")),
+            ("[]".to_owned(), "[]".to_owned())
+        );
+        assert_eq!(
+            ["rule", "confidence", "arm"].map(|name| text(1, name)),
+            ["\"explore\"", "0.25", "\"legacy\""]
+        );
+        assert_eq!(
+            ["rule", "confidence", "arm"].map(|name| text(2, name)),
+            ["null", "null", "null"]
+        );
+        assert_eq!(
+            ["domain", "site", "cost"].map(|name| text(1, name)),
+            ["\"e.org\"", "null", "2.5"]
+        );
         assert_eq!((text(0, "bytes"), text(1, "bytes")), ("7".to_owned(), "null".to_owned()));
         assert_eq!(text(1, "visit").len(), 38);
         let tags = text(1, "heuristics");
         assert_eq!(
-            (tags.matches("type").count(), tags.matches("0.5").count(), tags.matches("null").count()),
+            (
+                tags.matches("type").count(),
+                tags.matches("0.5").count(),
+                tags.matches("null").count()
+            ),
             (3, 1, 2)
         );
         assert!(text(1, "response_headers").contains("\"via\""), "{}", text(1, "response_headers"));

@@ -1,7 +1,7 @@
 //! A router table from learned evidence: for each known domain, the fetcher that would be used.
 //!
-//! Evidence contains only hashes of domains. Their names come from attempts and, for compacted attempts, from the
-//! paces, pauses and links that snapshots keep.
+//! Evidence contains only hashes of domains. Their names come from attempts and, for compacted
+//! attempts, from the paces, pauses and links that snapshots keep.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -51,7 +51,11 @@ struct DomainSummary {
 }
 
 /// Writes the router table.
-pub(crate) fn run(table_export: &TableExport<'_>, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    table_export: &TableExport<'_>,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let is_stdout = table_export.path.as_os_str() == "-";
     if !is_stdout && !table_export.is_forced && table_export.path.exists() {
         return Err(file_exists(table_export.path));
@@ -65,16 +69,18 @@ pub(crate) fn run(table_export: &TableExport<'_>, settings: &Settings, out: &mut
         impassable_try_rate: 0.0,
         ..settings.config.settings()
     };
-    let (selector, _) =
-        settings.load_selector_with(|builder| builder.settings(quiet).pace(settings.inspection_pace()))?;
+    let (selector, _) = settings
+        .load_selector_with(|builder| builder.settings(quiet).pace(settings.inspection_pace()))?;
     let mut domains: BTreeMap<String, DomainSummary> = BTreeMap::new();
     log_scan::attempts(&settings.existing_dir()?, |attempt| observe(&mut domains, &attempt))?;
     for domain in named_domains(&selector, settings.clock.now()) {
         domains.entry(domain).or_default();
     }
     let all = domains.len();
-    let routes: Vec<LearnedRoute> =
-        domains.iter().filter_map(|(domain, seen)| route(table_export, settings, &selector, domain, seen)).collect();
+    let routes: Vec<LearnedRoute> = domains
+        .iter()
+        .filter_map(|(domain, seen)| route(table_export, settings, &selector, domain, seen))
+        .collect();
     let (text, left_out) = (learned_table(&routes, table_export.is_toml), all - routes.len());
     if is_stdout {
         out.write_unchanged()?;
@@ -88,7 +94,9 @@ pub(crate) fn run(table_export: &TableExport<'_>, settings: &Settings, out: &mut
     } else {
         let why = match left_out {
             0 => String::new(),
-            n => format!("; {n} more lack confident evidence (--all includes those with any evidence)"),
+            n => format!(
+                "; {n} more lack confident evidence (--all includes those with any evidence)"
+            ),
         };
         note(format_args!("{} domains{why}", routes.len()));
     }
@@ -111,7 +119,8 @@ fn observe(domains: &mut BTreeMap<String, DomainSummary>, attempt: &Attempt) {
 /// Returns the domains that something other than an attempt names.
 fn named_domains(selector: &Selector, now: Timestamp) -> Vec<String> {
     let paces = selector.pace().map(Pace::hosts).unwrap_or_default();
-    let paces = paces.into_iter().filter(|(level, _)| *level == Level::Host).map(|(_, name)| name.into());
+    let paces =
+        paces.into_iter().filter(|(level, _)| *level == Level::Host).map(|(_, name)| name.into());
     let paused = selector.paused_hosts(now).into_iter().map(|host| host.domain);
     let links = selector.links_at_risk().into_iter().filter_map(|link| link.domain);
     paces.chain(paused).chain(links).collect()
@@ -128,21 +137,30 @@ fn route(
     let front = || parse(&format!("https://{domain}/")).ok();
     let url = seen.front.clone().or_else(front)?;
     // A pause affects the time of a request, not the fetcher.
-    let situation = SelectContext { host_trial: true, ..SelectContext::first_attempt(settings.clock.now()) };
+    let situation =
+        SelectContext { host_trial: true, ..SelectContext::first_attempt(settings.clock.now()) };
     let take = selector.select(&url, &situation).ok()?.selected()?;
     let fetcher = selector.fetcher_name(take.fetcher).to_owned();
     // Evidence includes compacted attempts, but only those at pages.
     let explanation = selector.explain(&url, &situation).ok()?;
-    let of_domain = explanation.steps.iter().find(|step| step.kind == "domain" && step.fetcher == fetcher);
+    let of_domain =
+        explanation.steps.iter().find(|step| step.kind == "domain" && step.fetcher == fetcher);
     let attempts = seen.attempts.get(&fetcher).copied().unwrap_or_default();
     let attempts = attempts.max(of_domain.map_or(0, |step| step.attempts.into()));
-    let is_known = take.source == Source::Learned || table_export.all && take.source == Source::Inferred;
-    is_known.then(|| LearnedRoute { domain: domain.to_owned(), fetcher, confidence: take.confidence, attempts })
+    let is_known =
+        take.source == Source::Learned || table_export.all && take.source == Source::Inferred;
+    is_known.then(|| LearnedRoute {
+        domain: domain.to_owned(),
+        fetcher,
+        confidence: take.confidence,
+        attempts,
+    })
 }
 
 fn file_exists(path: &Path) -> Failure {
-    Failure::usage(format_args!("{} already exists", shown(path)))
-        .advise("export writes the router table to it: choose a new file, or overwrite it with --force")
+    Failure::usage(format_args!("{} already exists", shown(path))).advise(
+        "export writes the router table to it: choose a new file, or overwrite it with --force",
+    )
 }
 
 fn write(table_export: &TableExport<'_>, text: &str) -> Result<(), Failure> {

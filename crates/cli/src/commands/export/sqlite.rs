@@ -85,7 +85,8 @@ impl SqliteOut {
             return Err(Failure::usage(format_args!("{} already exists", shown(path)))
                 .advise("choose another file: export does not add to a database"));
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder =
+            path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let part = part_file(folder).map_err(|error| cannot_write(path, &error))?.into_temp_path();
         let connection = Connection::open(&part).map_err(|error| failed(path, &error))?;
         connection.execute_batch(TABLES).map_err(|error| failed(path, &error))?;
@@ -129,7 +130,12 @@ impl SqliteOut {
         ])?;
         let mut heuristic = self.statement(HEURISTIC)?;
         for tag in &a.heuristics {
-            heuristic.execute(params![id, tag.heuristic.kind, tag.heuristic.value, tag.importance])?;
+            heuristic.execute(params![
+                id,
+                tag.heuristic.kind,
+                tag.heuristic.value,
+                tag.importance
+            ])?;
         }
         Ok(())
     }

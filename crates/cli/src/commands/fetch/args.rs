@@ -19,12 +19,12 @@ use fetchwise_crawl::{LeftLinks, PauseWait};
 
 /// Fetch pages and learn from every request
 ///
-/// Each URL goes to the fetcher that is most likely to deliver it at the lowest cost; after a failure the next one
-/// tries. Every request is recorded as an attempt. A site that blocks is paused. The same command continues an
-/// interrupted run where it stopped.
+/// Each URL goes to the fetcher that is most likely to deliver it at the lowest cost; after a
+/// failure the next one tries. Every request is recorded as an attempt. A site that blocks is
+/// paused. The same command continues an interrupted run where it stopped.
 ///
-/// Results appear as soon as they are available, each with its line of the input. With --ordered they appear in the
-/// order of the input, and a URL that hangs delays the results after it.
+/// Results appear as soon as they are available, each with its line of the input. With --ordered
+/// they appear in the order of the input, and a URL that hangs delays the results after it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Input lines are URLs, or JSON objects {\"url\", \"id\", \"learning\", \"prefer\", \"tags\"}; empty \
@@ -49,11 +49,12 @@ pub(crate) struct FetchArgs {
     /// Fetch the links of an earlier run's results (JSON lines) that were not delivered
     #[arg(long, value_name = "RESULTS", conflicts_with_all = ["input", "urls"])]
     pub(crate) retry: Option<PathBuf>,
-    /// Take links from this work queue of the fleet until it is empty; each site goes to one node at a time
+    /// Take links from this work queue of the fleet until it is empty; each site goes to one node
+    /// at a time
     #[arg(long, value_name = "QUEUE", conflicts_with_all = ["input", "urls", "retry", "only", "ordered", "restart"])]
     pub(crate) queue: Option<String>,
-    /// Fetch only what the last run of this command left; missing means 404 and 410. With --retry [default:
-    /// failed,paused]
+    /// Fetch only what the last run of this command left; missing means 404 and 410. With --retry
+    /// [default: failed,paused]
     #[arg(long, value_name = "failed|paused|missing", value_delimiter = ',', value_parser = parse_left)]
     pub(crate) only: Vec<LeftLinks>,
     /// Write each page to a file in this folder; - writes the page of the first URL to stdout
@@ -62,13 +63,15 @@ pub(crate) struct FetchArgs {
     /// Write pages to this WARC archive (compressed if the name ends in .gz)
     #[arg(long, value_name = "FILE", conflicts_with = "parquet")]
     pub(crate) warc: Option<PathBuf>,
-    /// Write pages to this Parquet file, as a data set with one row per page; large ones continue in FILE-00001 ..
+    /// Write pages to this Parquet file, as a data set with one row per page; large ones continue
+    /// in FILE-00001 ..
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,
     /// Continue in a new file (crawl-00001.warc.gz ..) at this size, such as 1GB
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "warc")]
     pub(crate) warc_size: Option<u64>,
-    /// Keep the last pages of each host that failed in this folder, at most 8 of a host and 256 MiB of all
+    /// Keep the last pages of each host that failed in this folder, at most 8 of a host and 256 MiB
+    /// of all
     #[arg(long, value_name = "DIR")]
     pub(crate) keep_failed: Option<PathBuf>,
     /// Update this CDXJ index of the archive at the end
@@ -82,8 +85,8 @@ pub(crate) struct FetchArgs {
     pub(crate) ordered: bool,
     #[command(flatten)]
     pub(crate) pace: PaceArgs,
-    /// Obey robots.txt, keep its Crawl-delay only, or ignore it [default: obey for the URLs of --input and stdin,
-    /// ignore for arguments]
+    /// Obey robots.txt, keep its Crawl-delay only, or ignore it [default: obey for the URLs of --input
+    /// and stdin, ignore for arguments]
     #[arg(long, value_name = "obey|delay|ignore", value_parser = RobotsUse::from_str)]
     pub(crate) robots: Option<RobotsUse>,
     #[command(flatten)]
@@ -96,19 +99,20 @@ pub(crate) struct FetchArgs {
     /// Add a heuristic to all URLs, such as video_platform=vimeo; repeatable
     #[arg(long, value_name = "TYPE=VALUE", value_parser = read_tag)]
     pub(crate) tag: Vec<Heuristic>,
-    /// Show the dashboard of this run at http://ADDR/, for looking only; other machines need the token in
-    /// $FETCHWISE_TOKEN [default address: 127.0.0.1:7117]
+    /// Show the dashboard of this run at http://ADDR/, for looking only; other machines need the
+    /// token in $FETCHWISE_TOKEN [default address: 127.0.0.1:7117]
     #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:7117")]
     pub(crate) serve: Option<String>,
-    /// Serve Prometheus metrics at http://ADDR/metrics during the run, such as 127.0.0.1:9117; other machines need the
-    /// token in $FETCHWISE_TOKEN
+    /// Serve Prometheus metrics at http://ADDR/metrics during the run, such as 127.0.0.1:9117;
+    /// other machines need the token in $FETCHWISE_TOKEN
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
-    /// Wait this long for paused links once all others are done, such as 15m, forever or 0 [default: pace.max_wait for
-    /// lists, 0 for named URLs]
+    /// Wait this long for paused links once all others are done, such as 15m, forever or 0
+    /// [default: pace.max_wait for lists, 0 for named URLs]
     #[arg(long, value_name = "TIME|forever|0", value_parser = parse_wait)]
     pub(crate) wait: Option<PauseWait>,
-    /// Exit with 4 if any URL was not delivered, only if none was, or never; a 404 or 410 is not a failure
+    /// Exit with 4 if any URL was not delivered, only if none was, or never; a 404 or 410 is not a
+    /// failure
     #[arg(long, value_name = "any|all|none", value_enum, hide_possible_values = true, default_value_t = FailOn::Any)]
     pub(crate) fail_on: FailOn,
     /// Print no lines, no progress and no report; --json still prints results
@@ -133,16 +137,26 @@ pub(crate) enum FailOn {
 impl FetchArgs {
     /// Returns whether the command has a list of links, rather than only URLs that a person named.
     pub(crate) fn has_list(&self) -> bool {
-        self.input.is_some() || self.retry.is_some() || self.queue.is_some() || self.urls.iter().any(|url| url == "-")
+        self.input.is_some()
+            || self.retry.is_some()
+            || self.queue.is_some()
+            || self.urls.iter().any(|url| url == "-")
     }
 }
 
 impl FetchArgs {
-    /// Returns whether stdout gets the page of the first URL: with `--out -`, and for one URL without any output.
+    /// Returns whether stdout gets the page of the first URL: with `--out -`, and for one URL
+    /// without any output.
     pub(super) fn prints_page(&self, json: bool) -> bool {
         match &self.out {
             Some(out) => is_stdin(out),
-            None => !json && self.warc.is_none() && self.parquet.is_none() && !self.has_list() && self.urls.len() == 1,
+            None => {
+                !json
+                    && self.warc.is_none()
+                    && self.parquet.is_none()
+                    && !self.has_list()
+                    && self.urls.len() == 1
+            }
         }
     }
 
@@ -159,7 +173,8 @@ impl FetchArgs {
 /// The pace of hosts. Each host has its own pace.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PaceArgs {
-    /// Learn the rate of each host, use the config's initial_rate for all, or use no limit [default: learn]
+    /// Learn the rate of each host, use the config's initial_rate for all, or use no limit
+    /// [default: learn]
     #[arg(id = "pace", long = "pace", value_name = "learn|fixed|off", value_parser = parse_mode)]
     pub(crate) mode: Option<PaceMode>,
     /// Make N requests per second and host, without learning the rate
@@ -231,7 +246,8 @@ pub(crate) struct RequestArgs {
     /// Limit a decoded body, such as 10MB or 10MiB [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_body: Option<u64>,
-    /// Trust the certificate authorities in this file (PEM) in addition to Mozilla's; does not affect the browser
+    /// Trust the certificate authorities in this file (PEM) in addition to Mozilla's; does not
+    /// affect the browser
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 }
@@ -244,7 +260,9 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
             .map_err(|error| format!("{error}: expected a time, such as 1500ms or 30s"))?,
     };
     match time {
-        time if (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&time) => Ok(time),
+        time if (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&time) => {
+            Ok(time)
+        }
         _ => Err(format!("{text} is not between 1ms and a day")),
     }
 }
@@ -262,7 +280,11 @@ fn parse_wait(text: &str) -> Result<PauseWait, String> {
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let size: bytesize::ByteSize =
         text.parse().map_err(|error| format!("{error}: expected a size, such as 10MB or 10MiB"))?;
-    if size.as_u64() == 0 { Err("expected at least one byte".to_owned()) } else { Ok(size.as_u64()) }
+    if size.as_u64() == 0 {
+        Err("expected at least one byte".to_owned())
+    } else {
+        Ok(size.as_u64())
+    }
 }
 
 #[cfg(test)]
@@ -272,9 +294,14 @@ mod tests {
 
     #[test]
     fn an_explicit_rate_takes_precedence_over_configured_ones() {
-        let known = HashMap::from([("e.org".to_owned(), HostPace { rate: Some(9.0), parallel: None })]);
+        let known =
+            HashMap::from([("e.org".to_owned(), HostPace { rate: Some(9.0), parallel: None })]);
         let base = PaceSettings { hosts: known, ..PaceSettings::default() };
-        let args = PaceArgs { delay: Some(Duration::from_secs(5)), per_host: Some(3), ..PaceArgs::default() };
+        let args = PaceArgs {
+            delay: Some(Duration::from_secs(5)),
+            per_host: Some(3),
+            ..PaceArgs::default()
+        };
         let fixed = args.over(base.clone());
         assert_eq!(
             (fixed.mode, fixed.initial_rate, fixed.max_parallel, fixed.hosts.len()),
@@ -300,7 +327,10 @@ mod tests {
         assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(parse_time("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_size("10M"), Ok(10_000_000));
-        assert_eq!((parse_size("10MiB"), parse_size("7"), parse_size("1.5 kB")), (Ok(10 << 20), Ok(7), Ok(1500)));
+        assert_eq!(
+            (parse_size("10MiB"), parse_size("7"), parse_size("1.5 kB")),
+            (Ok(10 << 20), Ok(7), Ok(1500))
+        );
         for bad in ["", "s", "-1s", "0", "0s", "1e99", "5 parsecs", "NaN", "2days"] {
             assert!(parse_time(bad).is_err(), "{bad}");
         }

@@ -67,7 +67,8 @@ pub(crate) struct Crawler {
 }
 
 impl Crawler {
-    /// Opens the data directory for writing, loads its evidence, and builds all parts. Called within a runtime.
+    /// Opens the data directory for writing, loads its evidence, and builds all parts. Called
+    /// within a runtime.
     pub(crate) fn open(
         settings: &Settings,
         crawl_options: &CrawlOptions,
@@ -87,7 +88,12 @@ impl Crawler {
         settings: &Settings,
         crawl_options: &CrawlOptions,
         store: Option<Arc<dyn Store>>,
-        share: impl FnOnce(Selector, &Arc<Journal>, &Arc<Detector>, &Arc<Guard>) -> Result<Arc<Selector>, Failure>,
+        share: impl FnOnce(
+            Selector,
+            &Arc<Journal>,
+            &Arc<Detector>,
+            &Arc<Guard>,
+        ) -> Result<Arc<Selector>, Failure>,
     ) -> Result<Self, Failure> {
         let hangups = reload::listen(settings).map_err(Failure::failed)?;
         let router = settings.router()?.clone();
@@ -98,12 +104,15 @@ impl Crawler {
         let available = FetcherAvailability::find(settings, &crawl_options.browser)?;
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
         warn_torn_tail(recovery.torn.as_ref());
-        // The data directory has to have room anyway, and a temporary folder may be missing, full or in memory.
+        // The data directory has to have room anyway, and a temporary folder may be missing, full
+        // or in memory.
         set_spool_dir(journal.dir());
         let journal = Arc::new(journal);
-        let pace = Pace::new(pace(settings, crawl_options)).with_store(Box::new(Arc::clone(&journal)));
+        let pace =
+            Pace::new(pace(settings, crawl_options)).with_store(Box::new(Arc::clone(&journal)));
         let with = |builder: SelectorBuilder| {
-            let builder = builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
+            let builder =
+                builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
             builder.pace(pace).keep_evicted(&journal)
         };
         let (selector, loaded) = settings.load_crawler_selector(with)?;
@@ -111,7 +120,8 @@ impl Crawler {
         if let Some(name) = &crawl_options.prefer {
             is_known(&available, &selector, name)?;
         }
-        let (over_arms, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
+        let (over_arms, said) =
+            Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
         said.iter().for_each(reload::report_event);
         let selector = share(selector, &journal, &detector, &over_arms)?;
         identity.read_vendors_of(&selector);
@@ -123,20 +133,25 @@ impl Crawler {
             identity: &identity,
         };
         let (reloader, watching) = watch(settings, &parts, crawl_options, hangups);
-        let mut builder = Pipeline::builder(Arc::clone(&selector)).limits(limits).detector(detector);
+        let mut builder =
+            Pipeline::builder(Arc::clone(&selector)).limits(limits).detector(detector);
         if crawl_options.has_queue {
             builder = builder.wait_at_most(Duration::ZERO);
         }
         let BuiltFetchers { plain, fetchers, missing, children } =
             BuiltFetchers::build(settings, crawl_options, &available, &identity, guard)?;
         let agent = robots_agent(settings);
-        builder = builder.robots(RobotsTxt::new(plain, agent)).consent(settings.config.consent.settings(agent));
+        builder = builder
+            .robots(RobotsTxt::new(plain, agent))
+            .consent(settings.config.consent.settings(agent));
         builder = with_cache(builder, settings, crawl_options, &journal)?;
-        builder = missing.into_iter().fold(builder, |builder, (name, why)| builder.missing(&name, why));
+        builder =
+            missing.into_iter().fold(builder, |builder, (name, why)| builder.missing(&name, why));
         // A crawler that signs each request does without some fetchers of the config.
         let is_candidate = |name: &str| selector.candidates().any(|(_, spec)| *spec.name == *name);
         let fetchers = fetchers.into_iter().filter(|fetcher| is_candidate(fetcher.name()));
-        let builder = with_failed_pages(fetchers.fold(builder, PipelineBuilder::fetcher), crawl_options)?;
+        let builder =
+            with_failed_pages(fetchers.fold(builder, PipelineBuilder::fetcher), crawl_options)?;
         let builder = store.into_iter().fold(builder, PipelineBuilder::store);
         let pipeline = Arc::new(builder.build().map_err(Failure::usage)?);
         Ok(Self {
@@ -190,7 +205,8 @@ pub(crate) fn about_guard(error: RolloutError) -> Failure {
 /// Returns the store for delivered pages, if there is one.
 pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure> {
     let cannot = |option: &str, path: &Path, error: io::Error| {
-        let failure = Failure::failed(format_args!("{option}: cannot write to {}: {error}", shown(path)));
+        let failure =
+            Failure::failed(format_args!("{option}: cannot write to {}: {error}", shown(path)));
         match error.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                 failure.advise("choose another folder: a file has this name")
@@ -200,7 +216,9 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
     };
     Ok(match (&args.out, &args.warc) {
         (Some(dir), _) if is_stdin(dir) => None,
-        (Some(dir), _) => Some(Arc::new(Files::new(dir).map_err(|error| cannot("--out", dir, error))?)),
+        (Some(dir), _) => {
+            Some(Arc::new(Files::new(dir).map_err(|error| cannot("--out", dir, error))?))
+        }
         (None, Some(path)) => {
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 fs::create_dir_all(parent).map_err(|error| cannot("--warc", parent, error))?;
@@ -217,11 +235,18 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
     })
 }
 
-/// Returns the builder with the folder of failed pages, if there is one. A body that cannot be kept is said once.
-fn with_failed_pages(builder: PipelineBuilder, crawl_options: &CrawlOptions) -> Result<PipelineBuilder, Failure> {
+/// Returns the builder with the folder of failed pages, if there is one. A body that cannot be kept
+/// is said once.
+fn with_failed_pages(
+    builder: PipelineBuilder,
+    crawl_options: &CrawlOptions,
+) -> Result<PipelineBuilder, Failure> {
     let Some(dir) = crawl_options.keep_failed.clone() else { return Ok(builder) };
     let pages = FailedPages::open(&dir, FailedPageLimits::default()).map_err(|error| {
-        Failure::failed(format_args!("--keep-failed: cannot use the folder {}: {error}", shown(&dir)))
+        Failure::failed(format_args!(
+            "--keep-failed: cannot use the folder {}: {error}",
+            shown(&dir)
+        ))
     })?;
     let once = Once::new();
     Ok(builder.failed_pages(Arc::new(pages), move |error| {
@@ -243,15 +268,19 @@ fn with_cache(
         return Ok(builder);
     }
     let path = journal.dir().join(VALIDATORS);
-    let log = ValidatorLog::open(&path)
-        .map_err(|error| Failure::failed(format_args!("cannot open the validators {}: {error}", path.display())))?;
+    let log = ValidatorLog::open(&path).map_err(|error| {
+        Failure::failed(format_args!("cannot open the validators {}: {error}", path.display()))
+    })?;
     Ok(builder.cache(cache_use, Arc::new(log.with_query_hash(journal.query_hash()))))
 }
 
 /// Returns the limits of a request, without its time and redirects.
 pub(crate) fn limits(settings: &Settings, crawl_options: &CrawlOptions) -> Limits {
     let base = Limits::default();
-    Limits { max_body: crawl_options.max_body.or(settings.config.http.max_body).unwrap_or(base.max_body), ..base }
+    Limits {
+        max_body: crawl_options.max_body.or(settings.config.http.max_body).unwrap_or(base.max_body),
+        ..base
+    }
 }
 
 /// Returns the settings of visits.
@@ -260,9 +289,18 @@ pub(crate) fn visits(settings: &Settings, crawl_options: &CrawlOptions) -> Visit
     let deadline = crawl_options.timeout.or(http.timeout).unwrap_or(base.deadline);
     VisitSettings {
         deadline,
-        probe_deadline: settings.config.tuning.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
+        probe_deadline: settings
+            .config
+            .tuning
+            .probe_timeout
+            .unwrap_or(base.probe_deadline)
+            .min(deadline),
         max_redirects: http.max_redirects.unwrap_or(base.max_redirects),
-        escalate_after_block: settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
+        escalate_after_block: settings
+            .config
+            .backoff
+            .escalate_after_block
+            .unwrap_or(base.escalate_after_block),
         // The pipeline of `fetch` has a separate limit, and a client of `serve` decides for itself.
         max_pace_wait: Duration::MAX,
         ..base
@@ -288,7 +326,8 @@ pub(crate) fn reloaded_pace(crawl_options: &CrawlOptions) -> Box<PaceOf> {
     Box::new(move |settings| pace(settings, &crawl_options))
 }
 
-/// Returns the pace of hosts. With a fixed clock the pace is off, because no time passes between requests.
+/// Returns the pace of hosts. With a fixed clock the pace is off, because no time passes between
+/// requests.
 pub(crate) fn pace(settings: &Settings, crawl_options: &CrawlOptions) -> PaceSettings {
     let pace = crawl_options.pace.over(settings.config.pace());
     match *settings.clock {
@@ -297,7 +336,10 @@ pub(crate) fn pace(settings: &Settings, crawl_options: &CrawlOptions) -> PaceSet
     }
 }
 
-pub(crate) fn guard(settings: &Settings, crawl_options: &CrawlOptions) -> Result<AddressGuard, Failure> {
+pub(crate) fn guard(
+    settings: &Settings,
+    crawl_options: &CrawlOptions,
+) -> Result<AddressGuard, Failure> {
     let network = &settings.config.network;
     let mut guard = AddressGuard::new(
         crawl_options.allow_network.clone(),
@@ -305,7 +347,8 @@ pub(crate) fn guard(settings: &Settings, crawl_options: &CrawlOptions) -> Result
     );
     for text in &network.allow {
         guard.allow_network(
-            parse_network(text).map_err(|error| Failure::usage(format_args!("network.allow: {error}")))?,
+            parse_network(text)
+                .map_err(|error| Failure::usage(format_args!("network.allow: {error}")))?,
         );
     }
     Ok(guard)
@@ -317,14 +360,18 @@ pub(crate) fn journal_options(settings: &Settings) -> JournalOptions {
         Some(DurabilityName::Memory) => Durability::Memory,
         Some(DurabilityName::Os) => Durability::Os,
         Some(DurabilityName::Sync) => Durability::Sync,
-        Some(DurabilityName::Interval) | None => log.interval.map(Durability::Interval).unwrap_or_default(),
+        Some(DurabilityName::Interval) | None => {
+            log.interval.map(Durability::Interval).unwrap_or_default()
+        }
     };
     // The replay right after the open reads everything.
-    let options = hashing(JournalOptions::default(), settings).durability(durability).check(OpenCheck::Tail);
+    let options =
+        hashing(JournalOptions::default(), settings).durability(durability).check(OpenCheck::Tail);
     options.segment_bytes(background_maintenance::segment_bytes(settings))
 }
 
-/// Returns options that store query strings as the config says; without a word of it, as the data directory did before.
+/// Returns options that store query strings as the config says; without a word of it, as the data
+/// directory did before.
 pub(crate) fn hashing(options: JournalOptions, settings: &Settings) -> JournalOptions {
     match settings.config.log.query {
         Some(query) => options.hash_queries(query == QueryName::Hash),
@@ -332,9 +379,13 @@ pub(crate) fn hashing(options: JournalOptions, settings: &Settings) -> JournalOp
     }
 }
 
-/// Checks that there is a fetcher called `name`. It is only the first one to try, so an unavailable one is a warning,
-/// and others are tried.
-fn is_known(available: &FetcherAvailability<'_>, selector: &Selector, name: &str) -> Result<(), Failure> {
+/// Checks that there is a fetcher called `name`. It is only the first one to try, so an unavailable
+/// one is a warning, and others are tried.
+fn is_known(
+    available: &FetcherAvailability<'_>,
+    selector: &Selector,
+    name: &str,
+) -> Result<(), Failure> {
     let name = canonical(name);
     candidate(selector, name)?;
     if let Some(reason) = available.left_out_reason(name) {

@@ -7,12 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::commands::fetch::crawl_options::CrawlOptions;
-use crate::setup::fetcher_availability::{FetcherAvailability, NoBrowser, download_program, key_variable};
+use crate::setup::fetcher_availability::{
+    FetcherAvailability, NoBrowser, download_program, key_variable,
+};
 use crate::setup::identity::{Identity, host_headers};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::note;
-use fetchwise::config::{ArchiveConfig, DownloadConfig, FetchMethod, FetcherConfig, SearchConfig, SigningMode};
+use fetchwise::config::{
+    ArchiveConfig, DownloadConfig, FetchMethod, FetcherConfig, SearchConfig, SigningMode,
+};
 use fetchwise::fetch::Fetcher;
 use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::archive::{Archive, ArchiveFetcher, ArchiveOptions};
@@ -56,7 +60,8 @@ pub(crate) struct Children {
 }
 
 impl Children {
-    /// Ends the child processes. One that does not end in time is killed when its fetcher is dropped.
+    /// Ends the child processes. One that does not end in time is killed when its fetcher is
+    /// dropped.
     pub(crate) async fn close(&self) {
         let _ = tokio::time::timeout(CLOSE_TIME, async {
             for browser in &self.browsers {
@@ -85,14 +90,21 @@ impl BuiltFetchers {
         // robots.txt teaches nothing about fetchers, and every crawl must read it.
         let plain = with_identity(plain, settings, identity)?.require_signature(false);
         let plain = Arc::new(plain.build().map_err(Failure::usage)?);
-        let mut made = Self { plain, fetchers: Vec::new(), missing: Vec::new(), children: Children::default() };
+        let mut made = Self {
+            plain,
+            fetchers: Vec::new(),
+            missing: Vec::new(),
+            children: Children::default(),
+        };
         made.add_plain(&parts)?;
         made.add_browsers(&parts)?;
         for (name, why) in available.left_out() {
             note(format_args!("warning: fetcher {name} is unavailable: {why}"));
             made.missing.push((name.to_owned(), why.to_owned()));
         }
-        let is_there = |fetcher: &&FetcherConfig| available.left_out_reason(canonical(&fetcher.name)).is_none();
+        let is_there = |fetcher: &&FetcherConfig| {
+            available.left_out_reason(canonical(&fetcher.name)).is_none()
+        };
         for fetcher in settings.config.fetchers.iter().filter(is_there) {
             made.add(fetcher, &parts)?;
         }
@@ -114,7 +126,9 @@ impl BuiltFetchers {
         }
         if signing != SigningMode::Never && (is_wanted(PROBE_FETCHER) || is_wanted(DIRECT_SIGNED)) {
             let signed = http(settings, crawl_options, parts.guard.clone())?.name(DIRECT_SIGNED);
-            self.fetchers.push(Arc::new(with_identity(signed, settings, identity)?.build().map_err(Failure::usage)?));
+            self.fetchers.push(Arc::new(
+                with_identity(signed, settings, identity)?.build().map_err(Failure::usage)?,
+            ));
         }
         Ok(())
     }
@@ -129,14 +143,17 @@ impl BuiltFetchers {
             note(format_args!("warning: pages that need a browser will fail: {reason}"));
         }
         for options in shipped_browsers(settings, crawl_options, signing, identity)? {
-            if !(is_wanted(&options.name) || options.name == BROWSER_SIGNED && is_wanted("playwright")) {
+            if !(is_wanted(&options.name)
+                || options.name == BROWSER_SIGNED && is_wanted("playwright"))
+            {
                 continue;
             }
             match &available.browser {
                 Ok(program) => {
                     let tabs = config.browser.tabs.unwrap_or(options.tabs);
                     let options = BrowserOptions { tabs, ..options };
-                    let browser = BrowserFetcher::new(program.clone(), options, parts.dialer.clone());
+                    let browser =
+                        BrowserFetcher::new(program.clone(), options, parts.dialer.clone());
                     self.add_browser(browser.map_err(Failure::usage)?);
                 }
                 Err(none) => self.missing.push((options.name, none.reason().to_owned())),
@@ -159,11 +176,13 @@ impl BuiltFetchers {
             FetchMethod::Command(argv) => self.add_command(fetcher, argv, dialer, signer),
             FetchMethod::Archive(archive) => {
                 let options = archives(name, &archive, fetcher.max_in_flight);
-                self.fetchers.push(Arc::new(ArchiveFetcher::new(options, http).map_err(Failure::usage)?));
+                self.fetchers
+                    .push(Arc::new(ArchiveFetcher::new(options, http).map_err(Failure::usage)?));
             }
             FetchMethod::Search(search) => {
                 let options = search_options(name, &search, fetcher.max_in_flight);
-                self.fetchers.push(Arc::new(SearchFetcher::new(options, http).map_err(Failure::usage)?));
+                self.fetchers
+                    .push(Arc::new(SearchFetcher::new(options, http).map_err(Failure::usage)?));
             }
             FetchMethod::Download(download) => {
                 let options = downloads(name, &download, fetcher.max_in_flight);
@@ -173,14 +192,17 @@ impl BuiltFetchers {
                 let base = SolverOptions::new(name, address.0.clone());
                 let max_in_flight = fetcher.max_in_flight.unwrap_or(base.max_in_flight);
                 let options = SolverOptions { max_in_flight, ..base };
-                self.fetchers.push(Arc::new(SolverFetcher::new(options, dialer).map_err(Failure::usage)?));
+                self.fetchers
+                    .push(Arc::new(SolverFetcher::new(options, dialer).map_err(Failure::usage)?));
             }
             FetchMethod::Remote(address) => {
                 let base = with_settle_times(parts.settings, BrowserOptions::default());
                 let tabs = fetcher.max_in_flight.unwrap_or(base.tabs);
                 let options = BrowserOptions { name: name.to_owned(), tabs, ..base };
-                let browser = BrowserFetcher::remote(&address.0, options, dialer)
-                    .map_err(|error| Failure::usage(format_args!("browser of fetcher {name}: {error}")))?;
+                let browser =
+                    BrowserFetcher::remote(&address.0, options, dialer).map_err(|error| {
+                        Failure::usage(format_args!("browser of fetcher {name}: {error}"))
+                    })?;
                 self.add_browser(browser);
             }
             FetchMethod::Like(PROBE_FETCHER) => {
@@ -188,24 +210,44 @@ impl BuiltFetchers {
             }
             FetchMethod::Like(like) => {
                 let mut shipped = browsers(parts.settings, parts.crawl_options, signs)?.into_iter();
-                let Some(shipped) = shipped.find(|options| options.name == like) else { return Ok(()) };
+                let Some(shipped) = shipped.find(|options| options.name == like) else {
+                    return Ok(());
+                };
                 let Ok(program) = &parts.available.browser else { return Ok(()) };
-                let tabs = fetcher.max_in_flight.or(parts.settings.config.browser.tabs).unwrap_or(shipped.tabs);
-                let host_headers = if fetcher.proxy.is_some() { HostHeaders::default() } else { shipped.host_headers };
-                let options = BrowserOptions { name: name.to_owned(), tabs, host_headers, ..shipped };
-                self.add_browser(BrowserFetcher::new(program.clone(), options, dialer).map_err(Failure::usage)?);
+                let tabs = fetcher
+                    .max_in_flight
+                    .or(parts.settings.config.browser.tabs)
+                    .unwrap_or(shipped.tabs);
+                let host_headers = if fetcher.proxy.is_some() {
+                    HostHeaders::default()
+                } else {
+                    shipped.host_headers
+                };
+                let options =
+                    BrowserOptions { name: name.to_owned(), tabs, host_headers, ..shipped };
+                self.add_browser(
+                    BrowserFetcher::new(program.clone(), options, dialer)
+                        .map_err(Failure::usage)?,
+                );
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn add_command(&mut self, fetcher: &FetcherConfig, argv: &[String], dialer: Dialer, signer: Option<RequestSigner>) {
+    fn add_command(
+        &mut self,
+        fetcher: &FetcherConfig,
+        argv: &[String],
+        dialer: Dialer,
+        signer: Option<RequestSigner>,
+    ) {
         let mut options = CommandOptions::new(canonical(&fetcher.name), argv);
         options.renders = fetcher.spec().renders;
         options.max_in_flight = fetcher.max_in_flight.unwrap_or(options.max_in_flight);
         // Programs with proxy support read these variables.
-        let proxy = fetcher.proxy.iter().flat_map(|proxy| PROXY_VARIABLES.map(|name| (name, &proxy.0)));
+        let proxy =
+            fetcher.proxy.iter().flat_map(|proxy| PROXY_VARIABLES.map(|name| (name, &proxy.0)));
         options.env.extend(proxy.map(|(name, value)| (name.into(), value.into())));
         let command = CommandFetcher::new(options, dialer);
         let command = Arc::new(match signer {
@@ -245,7 +287,8 @@ impl<'a> FetcherParts<'a> {
         let upstream = upstream(fetcher)?;
         let mut http = http(settings, crawl_options, self.guard.clone())?;
         let mut dialer = self.dialer.clone();
-        // Requests of archives and search services, and those that a proxy passes on, are not signed.
+        // Requests of archives and search services, and those that a proxy passes on, are not
+        // signed.
         let signing = settings.config.signing.unwrap_or(SigningMode::Never);
         let signs = signing == SigningMode::Always || fetcher.signed == Some(true);
         let signs = (signs && upstream.is_none()).then_some(identity);
@@ -279,7 +322,11 @@ fn upstream(fetcher: &FetcherConfig) -> Result<Option<Upstream>, Failure> {
 }
 
 /// Returns the requests of a search API, and where its records have their parts.
-fn search_options(name: &str, config: &SearchConfig, max_in_flight: Option<usize>) -> SearchOptions {
+fn search_options(
+    name: &str,
+    config: &SearchConfig,
+    max_in_flight: Option<usize>,
+) -> SearchOptions {
     let key = key_variable(name, config).and_then(|variable| env::var(variable).ok());
     let shipped = SearchOptions::new_york_times(key.clone());
     let base = match name == shipped.name {
@@ -327,7 +374,11 @@ fn downloads(name: &str, config: &DownloadConfig, max_in_flight: Option<usize>) 
 }
 
 /// Returns the builder of the plain HTTP client.
-fn http(settings: &Settings, crawl_options: &CrawlOptions, guard: AddressGuard) -> Result<HttpFetcherBuilder, Failure> {
+fn http(
+    settings: &Settings,
+    crawl_options: &CrawlOptions,
+    guard: AddressGuard,
+) -> Result<HttpFetcherBuilder, Failure> {
     let config = &settings.config.http;
     let mut http = HttpFetcher::builder().guard(guard).keep_exchange(crawl_options.keep_exchange);
     if let Some(agent) = &config.user_agent {
@@ -352,8 +403,8 @@ fn with_identity(
     with_user_agent(http, settings, identity)
 }
 
-/// Returns the builder of a client of the sites themselves: it names the crawler, if its requests are signed or could be,
-/// and has the headers that hosts have issued for the crawler.
+/// Returns the builder of a client of the sites themselves: it names the crawler, if its requests
+/// are signed or could be, and has the headers that hosts have issued for the crawler.
 fn with_user_agent(
     http: HttpFetcherBuilder,
     settings: &Settings,
@@ -383,8 +434,8 @@ fn shipped_browsers(
     })
 }
 
-/// Returns the options of the built-in browsers. The one that does not declare itself signs nothing, and has no headers that
-/// were issued for the crawler.
+/// Returns the options of the built-in browsers. The one that does not declare itself signs
+/// nothing, and has no headers that were issued for the crawler.
 fn browsers(
     settings: &Settings,
     crawl_options: &CrawlOptions,
@@ -418,7 +469,10 @@ fn archives(name: &str, config: &ArchiveConfig, max_in_flight: Option<usize>) ->
         .from
         .iter()
         .filter_map(|from| match (&from.wayback, &from.timegate) {
-            (Some(base), _) => Some(Archive::Wayback { base: base.clone(), availability: from.availability.clone() }),
+            (Some(base), _) => Some(Archive::Wayback {
+                base: base.clone(),
+                availability: from.availability.clone(),
+            }),
             (None, gate) => gate.clone().map(Archive::TimeGate),
         })
         .collect();

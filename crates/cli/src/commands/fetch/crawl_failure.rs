@@ -7,12 +7,17 @@ use fetchwise_crawl::CrawlError;
 impl From<CrawlError> for Failure {
     fn from(error: CrawlError) -> Self {
         match &error {
-            CrawlError::Open { path, error } => Self::usage(format_args!("cannot read {}: {error}", shown(path))),
-            CrawlError::Read { path, error } => Self::failed(format_args!("cannot read {}: {error}", shown(path))),
-            CrawlError::NotAResult { path, line, reason } => {
-                Self::usage(format_args!("{} line {line}: not a result of fetch: {reason}", path.display()))
-                    .advise("--retry reads what `fetch --json` printed")
+            CrawlError::Open { path, error } => {
+                Self::usage(format_args!("cannot read {}: {error}", shown(path)))
             }
+            CrawlError::Read { path, error } => {
+                Self::failed(format_args!("cannot read {}: {error}", shown(path)))
+            }
+            CrawlError::NotAResult { path, line, reason } => Self::usage(format_args!(
+                "{} line {line}: not a result of fetch: {reason}",
+                path.display()
+            ))
+            .advise("--retry reads what `fetch --json` printed"),
             CrawlError::Interrupted => Self::failed(
                 "cannot read the state of the last run: an earlier run was interrupted; continue it without --only \
                  first",

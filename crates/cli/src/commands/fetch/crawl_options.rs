@@ -36,7 +36,8 @@ pub(crate) struct CrawlOptions {
     pub(crate) pace: PaceArgs,
     /// Whether the caller has its own queue, so that the pipeline must not wait.
     pub(crate) has_queue: bool,
-    /// Whether pages of an earlier crawl may stand for new ones: nobody waits for their bodies here.
+    /// Whether pages of an earlier crawl may stand for new ones: nobody waits for their bodies
+    /// here.
     pub(crate) uses_cache: bool,
 }
 
@@ -57,7 +58,8 @@ impl From<&FetchArgs> for CrawlOptions {
             has_queue: true,
             // The row of a page that has not changed would have no content.
             uses_cache: args.parquet.is_none()
-                && (args.warc.is_some() || args.out.as_deref().map_or(args.has_list(), |out| !is_stdin(out))),
+                && (args.warc.is_some()
+                    || args.out.as_deref().map_or(args.has_list(), |out| !is_stdin(out))),
         }
     }
 }

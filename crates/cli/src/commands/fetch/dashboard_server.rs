@@ -1,4 +1,5 @@
-//! The dashboard of a running crawl: the server of `serve` in the same process, with the same selector and log.
+//! The dashboard of a running crawl: the server of `serve` in the same process, with the same
+//! selector and log.
 //!
 //! Must not know: what is crawled, and how the crawl shows it.
 
@@ -21,7 +22,8 @@ use fetchwise_crawl::RunLog;
 /// The time for open requests at the end.
 const GRACE: Duration = Duration::from_secs(2);
 /// The hints for an address that cannot be used.
-const LISTEN_HINTS: ListenHints = ListenHints { example: "--serve 127.0.0.1:7117", token: "set FETCHWISE_TOKEN" };
+const LISTEN_HINTS: ListenHints =
+    ListenHints { example: "--serve 127.0.0.1:7117", token: "set FETCHWISE_TOKEN" };
 
 /// A listener that does not respond yet.
 pub(crate) struct PendingDashboard {
@@ -32,8 +34,8 @@ pub(crate) struct PendingDashboard {
 }
 
 impl PendingDashboard {
-    /// Listens on `address`, if there is one. Called before the first request, so that an invalid address is reported
-    /// at once.
+    /// Listens on `address`, if there is one. Called before the first request, so that an invalid
+    /// address is reported at once.
     pub(super) async fn open(address: Option<&str>) -> Result<Option<Self>, Failure> {
         let Some(address) = address else { return Ok(None) };
         let tokens = tokens(None)?;
@@ -49,13 +51,17 @@ impl PendingDashboard {
         store: Option<Arc<dyn Store>>,
     ) -> Result<(Crawler, ReadyDashboard), Failure> {
         let address = self.listener.local_addr().map_err(Failure::failed)?;
-        let classifier = Arc::new(settings.detector()?.with_options(settings.detector_options().counting_all()));
+        let classifier =
+            Arc::new(settings.detector()?.with_options(settings.detector_options().counting_all()));
         let mut options = Options::default();
         (options.grace, options.read_only) = (GRACE, self.is_read_only);
         let (run_log, mut server) = (RunLog::default(), None);
         let counted = run_log.clone();
-        let mut crawler =
-            Crawler::open_around(settings, crawl_options, store, |selector, journal, detector, guard| {
+        let mut crawler = Crawler::open_around(
+            settings,
+            crawl_options,
+            store,
+            |selector, journal, detector, guard| {
                 let parts = Parts {
                     selector,
                     registered: Vec::new(),
@@ -72,7 +78,8 @@ impl PendingDashboard {
                 let selector = Arc::clone(made.handle().selector());
                 server = Some(made);
                 Ok(selector)
-            })?;
+            },
+        )?;
         let server = server.ok_or_else(|| Failure::failed("the dashboard was not built"))?;
         let url = format!("http://{address}/");
         crawler.run_log = counted;

@@ -1,4 +1,5 @@
-//! The report at the end of a run: outcomes, fetchers and cost, hosts that need attention, and the next command.
+//! The report at the end of a run: outcomes, fetchers and cost, hosts that need attention, and the
+//! next command.
 //!
 //! Must not know: how it is printed.
 
@@ -50,23 +51,27 @@ impl EndReport {
         lines
     }
 
-    /// Returns the requests, pages, cost and rates of each fetcher, and what a single fetcher would have cost. The rates are
-    /// those of `stats`: a missing page counts neither for nor against a fetcher.
+    /// Returns the requests, pages, cost and rates of each fetcher, and what a single fetcher would
+    /// have cost. The rates are those of `stats`: a missing page counts neither for nor against a
+    /// fetcher.
     fn fetchers(&self, totals: &Totals) -> Vec<String> {
         if self.cost.fetchers.is_empty() || totals.delivered == 0 {
             return Vec::new();
         }
-        let heads = ["  fetcher", ">pages", ">requests", ">cost", ">success", ">blocked", ">missing"];
+        let heads =
+            ["  fetcher", ">pages", ">requests", ">cost", ">success", ">blocked", ">missing"];
         let mut table = Table::new(&heads);
         for of in &self.cost.fetchers {
             let cost = HumanCount(of.cost.round() as u64).to_string();
             let [pages, requests, missing] =
-                [of.counts.delivered, of.counts.attempts, of.counts.missing].map(|count| HumanCount(count).to_string());
+                [of.counts.delivered, of.counts.attempts, of.counts.missing]
+                    .map(|count| HumanCount(count).to_string());
             let [success, blocked] = [of.counts.success_rate(), of.counts.ban_rate()].map(percent);
             table.row([format!("  {}", of.name), pages, requests, cost, success, blocked, missing]);
         }
         let mut lines: Vec<String> = table.to_string().lines().map(str::to_owned).collect();
-        let mut costs = vec![format!("cost per page {:.1}", self.cost.total() / totals.delivered as f64)];
+        let mut costs =
+            vec![format!("cost per page {:.1}", self.cost.total() / totals.delivered as f64)];
         let known = |of: &&Alternative| of.known_share >= MIN_KNOWN_SHARE && of.pages >= 0.5;
         costs.extend(self.cost.alternatives.iter().filter(known).map(|of| {
             let pages = HumanCount(of.pages.round() as u64);
@@ -84,7 +89,11 @@ impl EndReport {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let urls = if totals.paused == 1 { "URL is" } else { "URLs are" };
         let pause = pause(until, self.now);
-        Some(format!("{} {urls} paused {pause}: {}{more}", HumanCount(totals.paused), hosts.join(", ")))
+        Some(format!(
+            "{} {urls} paused {pause}: {}{more}",
+            HumanCount(totals.paused),
+            hosts.join(", ")
+        ))
     }
 
     /// Returns the command that fetches what is left.
@@ -94,7 +103,9 @@ impl EndReport {
             let when = if totals.paused > 0 { " after that" } else { "" };
             let enqueue = format!("`fetchwise fleet enqueue --queue {} FILE`", plain(queue));
             let is_left = totals.paused + totals.failed > 0;
-            return is_left.then(|| format!("  hint: put these links into the queue again{when}, with {enqueue}"));
+            return is_left.then(|| {
+                format!("  hint: put these links into the queue again{when}, with {enqueue}")
+            });
         }
         Some(match (totals.paused > 0, totals.failed > 0) {
             (false, false) => return None,
@@ -123,7 +134,9 @@ fn summary(totals: &Totals, took: Duration) -> String {
         (totals.skipped, "done by an earlier run"),
         (totals.duplicates, "duplicates"),
     ];
-    parts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+    parts.extend(
+        more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")),
+    );
     parts.push(requests(totals.requests));
     parts.push(format!("{} in {:.1} s", HumanBytes(totals.bytes), took.as_secs_f64()));
     parts.join(", ")
@@ -140,25 +153,38 @@ fn outcomes(totals: &Totals) -> Option<String> {
 
 /// Returns the hosts of which no page was delivered.
 fn failing_hosts(totals: &Totals) -> Option<String> {
-    let count = |of: &HostTotals| if of.delivered == 0 && of.failed >= MIN_FAILED { of.failed } else { 0 };
-    let text = |of: &HostTotals| format!("{} {}", HumanCount(of.failed), of.error.as_deref().unwrap_or("failed"));
+    let count =
+        |of: &HostTotals| if of.delivered == 0 && of.failed >= MIN_FAILED { of.failed } else { 0 };
+    let text = |of: &HostTotals| {
+        format!("{} {}", HumanCount(of.failed), of.error.as_deref().unwrap_or("failed"))
+    };
     named(totals, count, text).map(|hosts| format!("  no page from {hosts}"))
 }
 
 /// Returns the hosts whose links were left because their robots.txt could not be read.
 fn unread_robots(totals: &Totals) -> Option<String> {
     let text = |of: &HostTotals| format!("{} not requested", HumanCount(of.robots_unread));
-    named(totals, |of| of.robots_unread, text).map(|hosts| format!("  cannot read robots.txt of {hosts}"))
+    named(totals, |of| of.robots_unread, text)
+        .map(|hosts| format!("  cannot read robots.txt of {hosts}"))
 }
 
-/// Returns the hosts with the highest counts, each with what `text` says of it; `None` if no host has any.
-fn named(totals: &Totals, count: impl Fn(&HostTotals) -> u64, text: impl Fn(&HostTotals) -> String) -> Option<String> {
-    let mut hosts: Vec<(&String, &HostTotals)> = totals.hosts.iter().filter(|(_, of)| count(of) > 0).collect();
+/// Returns the hosts with the highest counts, each with what `text` says of it; `None` if no host
+/// has any.
+fn named(
+    totals: &Totals,
+    count: impl Fn(&HostTotals) -> u64,
+    text: impl Fn(&HostTotals) -> String,
+) -> Option<String> {
+    let mut hosts: Vec<(&String, &HostTotals)> =
+        totals.hosts.iter().filter(|(_, of)| count(of) > 0).collect();
     hosts.sort_by_key(|(name, of)| (std::cmp::Reverse(count(of)), *name));
     let more = hosts.len().saturating_sub(NAMED_HOSTS);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let named: Vec<String> =
-        hosts.iter().take(NAMED_HOSTS).map(|(name, of)| format!("{} ({})", plain(name), text(of))).collect();
+    let named: Vec<String> = hosts
+        .iter()
+        .take(NAMED_HOSTS)
+        .map(|(name, of)| format!("{} ({})", plain(name), text(of)))
+        .collect();
     (!named.is_empty()).then(|| format!("{}{more}", named.join(", ")))
 }
 
@@ -172,17 +198,26 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
     fn add(totals: &mut Totals, host: &str, count: u64, error_type: Option<&'static str>) {
-        let paused_until = (error_type == Some(Report::PAUSED)).then(|| NOW.saturating_add(Duration::from_secs(600)));
+        let paused_until = (error_type == Some(Report::PAUSED))
+            .then(|| NOW.saturating_add(Duration::from_secs(600)));
         for n in 0..count {
             let (url, success) = (format!("http://{host}/{n}"), error_type.is_none());
-            totals.add(&Report { url, error_type, success, paused_until, requests: 1, ..Report::default() });
+            totals.add(&Report {
+                url,
+                error_type,
+                success,
+                paused_until,
+                requests: 1,
+                ..Report::default()
+            });
         }
     }
 
     /// Returns the counts of a fetcher to which everything but missing pages is attributed.
     fn counts(attempts: u64, delivered: u64, missing: u64) -> Row {
         let mut row = Row::default();
-        (row.attempts, row.delivered, row.missing, row.judged) = (attempts, delivered, missing, attempts - missing);
+        (row.attempts, row.delivered, row.missing, row.judged) =
+            (attempts, delivered, missing, attempts - missing);
         row
     }
 
@@ -200,13 +235,23 @@ mod tests {
         add(&mut totals, "barred.org", 5, Some("blocked_403"));
         (0..5).for_each(|n| add(&mut totals, &format!("h{n}.org"), 1, Some(Report::PAUSED)));
         let fetchers = vec![
-            FetcherCost { name: "direct_access".to_owned(), counts: counts(100, 80, 4), cost: 100.0 },
+            FetcherCost {
+                name: "direct_access".to_owned(),
+                counts: counts(100, 80, 4),
+                cost: 100.0,
+            },
             FetcherCost { name: "playwright".to_owned(), counts: counts(12, 10, 0), cost: 240.0 },
         ];
-        let alternative =
-            |name: &str, pages, cost, known_share| Alternative { name: name.to_owned(), pages, cost, known_share };
-        let alternatives =
-            vec![alternative("direct_access", 80.0, 104.0, 1.0), alternative("playwright", 90.0, 2080.0, 1.0)];
+        let alternative = |name: &str, pages, cost, known_share| Alternative {
+            name: name.to_owned(),
+            pages,
+            cost,
+            known_share,
+        };
+        let alternatives = vec![
+            alternative("direct_access", 80.0, 104.0, 1.0),
+            alternative("playwright", 90.0, 2080.0, 1.0),
+        ];
         let want = "90 delivered, 4 missing, 5 failed, 5 paused, 104 requests, 0 B in 2.0 s
   not delivered: 5 blocked_403, 5 paused, 4 not_found
   fetcher        pages  requests  cost  success  blocked  missing
@@ -219,12 +264,15 @@ mod tests {
         assert_eq!(lines(&totals, true, CostReport { fetchers, alternatives }).join("\n"), want);
     }
 
-    /// A host that cuts off the request for robots.txt looked as if it had cut off each of its pages.
+    /// A host that cuts off the request for robots.txt looked as if it had cut off each of its
+    /// pages.
     #[test]
     fn the_report_names_hosts_whose_robots_txt_could_not_be_read() {
         let mut totals = Totals::default();
         add(&mut totals, "good.org", 9, None);
-        for (host, count, error_type) in [("mute.org", 4, "network_error"), ("busy.org", 1, Report::PAUSED)] {
+        for (host, count, error_type) in
+            [("mute.org", 4, "network_error"), ("busy.org", 1, Report::PAUSED)]
+        {
             for n in 0..count {
                 let url = format!("http://{host}/{n}");
                 let error_type = Some(error_type);
@@ -232,8 +280,12 @@ mod tests {
             }
         }
         let lines = lines(&totals, true, CostReport::default());
-        let named = "  cannot read robots.txt of mute.org (4 not requested), busy.org (1 not requested)";
-        assert!(lines.contains(&"  no page from mute.org (4 network_error)".to_owned()), "{lines:?}");
+        let named =
+            "  cannot read robots.txt of mute.org (4 not requested), busy.org (1 not requested)";
+        assert!(
+            lines.contains(&"  no page from mute.org (4 network_error)".to_owned()),
+            "{lines:?}"
+        );
         assert!(lines.contains(&named.to_owned()), "{lines:?}");
     }
 
@@ -243,10 +295,16 @@ mod tests {
             let mut totals = Totals::default();
             ends.iter().for_each(|end| add(&mut totals, "good.org", 1, *end));
             let queue = Some("crawl".to_owned());
-            EndReport { now: NOW, is_list: true, queue, is_complete: true, cost: CostReport::default() }
-                .lines(&totals, Duration::from_secs(2))
-                .into_iter()
-                .find(|line| line.contains("hint:"))
+            EndReport {
+                now: NOW,
+                is_list: true,
+                queue,
+                is_complete: true,
+                cost: CostReport::default(),
+            }
+            .lines(&totals, Duration::from_secs(2))
+            .into_iter()
+            .find(|line| line.contains("hint:"))
         };
         let command = "with `fetchwise fleet enqueue --queue crawl FILE`";
         let again = format!("  hint: put these links into the queue again, {command}");
@@ -260,9 +318,14 @@ mod tests {
     fn a_named_url_gets_one_line_and_a_doubtful_estimate_none() {
         let mut totals = Totals::default();
         add(&mut totals, "good.org", 1, None);
-        assert_eq!(lines(&totals, false, CostReport::default()), ["1 delivered, 1 request, 0 B in 2.0 s"]);
-        let fetchers = vec![FetcherCost { name: "f".to_owned(), counts: counts(1, 1, 0), cost: 1.0 }];
-        let alternatives = vec![Alternative { name: "g".to_owned(), pages: 1.0, cost: 1.0, known_share: 0.2 }];
+        assert_eq!(
+            lines(&totals, false, CostReport::default()),
+            ["1 delivered, 1 request, 0 B in 2.0 s"]
+        );
+        let fetchers =
+            vec![FetcherCost { name: "f".to_owned(), counts: counts(1, 1, 0), cost: 1.0 }];
+        let alternatives =
+            vec![Alternative { name: "g".to_owned(), pages: 1.0, cost: 1.0, known_share: 0.2 }];
         let lines = lines(&totals, true, CostReport { fetchers, alternatives });
         assert_eq!(lines.last().map(String::as_str), Some("  cost per page 1.0"));
     }

@@ -4,8 +4,9 @@ use fetchwise::fetch::local_faults;
 
 use crate::terminal::output::note;
 
-/// Returns how many of `wanted` parallel URLs the file limit allows, after raising it as far as possible, and warns if
-/// that is fewer. Otherwise single connections would fail for lack of a file descriptor.
+/// Returns how many of `wanted` parallel URLs the file limit allows, after raising it as far as
+/// possible, and warns if that is fewer. Otherwise single connections would fail for lack of a file
+/// descriptor.
 pub(super) fn at_once(wanted: u16) -> usize {
     let files = local_faults::raise_descriptor_limit();
     let (wanted, most) = (usize::from(wanted), local_faults::fetches_within(files));

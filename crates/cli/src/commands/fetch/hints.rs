@@ -45,8 +45,12 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_way_out() {
-        let refused = hint_for("http://127.0.0.1/", "refused_address", "127.0.0.1 is a loopback address");
-        assert!(refused.contains("--allow-network") && refused.contains("--allow-private-network"), "{refused}");
+        let refused =
+            hint_for("http://127.0.0.1/", "refused_address", "127.0.0.1 is a loopback address");
+        assert!(
+            refused.contains("--allow-network") && refused.contains("--allow-private-network"),
+            "{refused}"
+        );
         assert!(hint_for("e.org/a", "invalid_url", "").contains("https://e.org/a"));
         assert!(
             hint_for("Cargo.toml", "invalid_url", "")

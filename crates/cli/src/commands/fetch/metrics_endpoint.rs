@@ -18,7 +18,8 @@ use crate::terminal::output::note;
 /// The time for an open scrape at the end.
 const GRACE: Duration = Duration::from_secs(2);
 /// The hints for an address that cannot be used.
-const LISTEN_HINTS: ListenHints = ListenHints { example: "--metrics 127.0.0.1:9117", token: "set FETCHWISE_TOKEN" };
+const LISTEN_HINTS: ListenHints =
+    ListenHints { example: "--metrics 127.0.0.1:9117", token: "set FETCHWISE_TOKEN" };
 /// The limit of connections; scrapers are few.
 const MAX_CONNECTIONS: usize = 64;
 
@@ -38,8 +39,8 @@ pub(super) struct MetricsEndpoint {
 }
 
 impl PendingEndpoint {
-    /// Listens on `address`, if there is one. Called before the first request, so that an invalid address is reported
-    /// at once.
+    /// Listens on `address`, if there is one. Called before the first request, so that an invalid
+    /// address is reported at once.
     pub(super) async fn open(address: Option<&str>) -> Result<Option<Self>, Failure> {
         let Some(address) = address else { return Ok(None) };
         let tokens = tokens(None)?;
@@ -71,7 +72,8 @@ impl PendingEndpoint {
 }
 
 impl MetricsEndpoint {
-    /// Sets the numbers of waiting links, of links in progress, of their hosts, and of finished input items.
+    /// Sets the numbers of waiting links, of links in progress, of their hosts, and of finished
+    /// input items.
     pub(super) fn count(&self, queued: usize, in_progress: usize, hosts: usize, done: u64) {
         self.crawl.set_queue(queued, in_progress, hosts);
         if let Some(total) = self.total {

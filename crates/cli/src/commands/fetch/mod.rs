@@ -1,15 +1,17 @@
 //! `fetch`: many URLs at once, with a result for each.
 //!
-//! A result appears as soon as it is available, so that a hanging server delays no other result; with `--ordered`
-//! results appear in the order of the input. A result is printed once its attempts survive the end of the process. Its
-//! link is recorded as done once the result is flushed. A killed run therefore loses no printed result, and prints
-//! every result at least once when it is resumed.
+//! A result appears as soon as it is available, so that a hanging server delays no other result;
+//! with `--ordered` results appear in the order of the input. A result is printed once its attempts
+//! survive the end of the process. Its link is recorded as done once the result is flushed. A
+//! killed run therefore loses no printed result, and prints every result at least once when it is
+//! resumed.
 //!
-//! All links are read alongside the crawl. Those of a host that has to wait stay in its own queue and take no slot from
-//! others. A link that waits is an offset in the list, so the number of links is bounded by memory only.
+//! All links are read alongside the crawl. Those of a host that has to wait stay in its own queue
+//! and take no slot from others. A link that waits is an offset in the list, so the number of links
+//! is bounded by memory only.
 //!
-//! The crate `fetchwise-crawl` crawls. Here `args` has the arguments, `spec` translates them, `build_crawler` builds what
-//! fetches, and `terminal_sink` shows results, events and progress.
+//! The crate `fetchwise-crawl` crawls. Here `args` has the arguments, `spec` translates them,
+//! `build_crawler` builds what fetches, and `terminal_sink` shows results, events and progress.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -75,14 +77,21 @@ struct Run<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &FetchArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     fleet::check(settings, &args.fleet)?;
     check(args, settings, out.json)?;
     let prints_page = args.prints_page(out.json);
     out.make_interruptible(prints_page)?;
     let run = Run { args, settings, concurrency: fd_limit::at_once(args.concurrency), prints_page };
     let crawl = Crawl::open(spec::spec(args, settings, run.concurrency, prints_page))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
     let data_set = args.parquet.as_deref().map(ParquetPages::open).transpose()?.map(Arc::new);
     let store = match &data_set {
         Some(pages) => Some(Arc::clone(pages) as Arc<dyn Store>),
@@ -105,23 +114,35 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
 
 impl Run<'_> {
     /// Opens a crawler and what goes with it, crawls, and closes all of it.
-    async fn crawl(&self, mut crawl: Crawl, store: Option<Arc<dyn Store>>, out: &mut Output) -> Result<Exit, Failure> {
+    async fn crawl(
+        &self,
+        mut crawl: Crawl,
+        store: Option<Arc<dyn Store>>,
+        out: &mut Output,
+    ) -> Result<Exit, Failure> {
         let Self { args, settings, .. } = *self;
         let stop = shutdown::listen().map_err(Failure::failed)?;
         let metrics = PendingEndpoint::open(args.metrics.as_deref()).await?;
         let dashboard = PendingDashboard::open(args.serve.as_deref()).await?;
         let crawl_options = CrawlOptions::from(args);
         let (crawler, dashboard) = match dashboard {
-            Some(pending) => {
-                pending.open_crawler(settings, &crawl_options, store).map(|(crawler, it)| (crawler, Some(it)))?
-            }
+            Some(pending) => pending
+                .open_crawler(settings, &crawl_options, store)
+                .map(|(crawler, it)| (crawler, Some(it)))?,
             None => (Crawler::open(settings, &crawl_options, store)?, None),
         };
         let (total, pauses) = (crawl.total(), crawl.pause_control());
-        let fleet =
-            fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector, args.queue.as_deref()).await?;
+        let fleet = fleet::join(
+            settings,
+            &args.fleet,
+            &crawler.journal,
+            &crawler.selector,
+            args.queue.as_deref(),
+        )
+        .await?;
         let told = fleet.as_ref().map(|fleet| fleet.membership());
-        let metrics = metrics.map(|metrics| metrics.begin(&crawler, total, told.clone())).transpose()?;
+        let metrics =
+            metrics.map(|metrics| metrics.begin(&crawler, total, told.clone())).transpose()?;
         let dashboard = dashboard.map(|dashboard| dashboard.begin(told.clone()));
         let control = LiveControl {
             pauses: Some(pauses),
@@ -135,12 +156,15 @@ impl Run<'_> {
         }
         let crawl = match (&args.queue, &fleet) {
             #[cfg(feature = "fleet")]
-            (Some(queue), Some(fleet)) => crawl.of_queue(fleet.read_queue(queue, &crawler.selector, self.concurrency)),
+            (Some(queue), Some(fleet)) => {
+                crawl.of_queue(fleet.read_queue(queue, &crawler.selector, self.concurrency))
+            }
             _ => crawl,
         };
         let mut sink = TerminalSink {
             show: ResultDisplay::new(out, self.display()),
-            start_line: (args.has_list() && !args.quiet).then(|| start_line::text(args, settings, &crawler, total)),
+            start_line: (args.has_list() && !args.quiet)
+                .then(|| start_line::text(args, settings, &crawler, total)),
             browsers: crawler.browsers().to_vec(),
             is_browser_reported: false,
             maintenance: background_maintenance::start(settings, crawler.journal.dir())?,
@@ -153,7 +177,8 @@ impl Run<'_> {
         if let Some(control) = control {
             control.close().await;
         }
-        let ended = ended.and_then(|summary| self.report(summary, show, (&crawler.run_log, &crawler.selector)));
+        let ended = ended
+            .and_then(|summary| self.report(summary, show, (&crawler.run_log, &crawler.selector)));
         let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
         let dir = crawler.journal.dir().to_owned();
         if let Some(fleet) = fleet {
@@ -167,7 +192,9 @@ impl Run<'_> {
         closed?;
         settings.snapshot_if_due(&dir);
         match health {
-            _ if !lost.is_nothing() => Err(Failure::failed(format_args!("the attempt log lost {lost}"))),
+            _ if !lost.is_nothing() => {
+                Err(Failure::failed(format_args!("the attempt log lost {lost}")))
+            }
             Health::Degraded { reason, .. } => {
                 Err(Failure::failed(format_args!("the attempt log was failing: {reason}")))
             }
@@ -190,12 +217,14 @@ impl Run<'_> {
         let now = selector.now();
         let cost = CostReport::new(run_log, &totals, selector, now);
         let (is_list, is_complete) = (self.args.has_list(), matches!(end, CrawlEnd::Complete));
-        show.finish(&EndReport { now, is_list, queue: self.args.queue.clone(), is_complete, cost }, &totals);
+        show.finish(
+            &EndReport { now, is_list, queue: self.args.queue.clone(), is_complete, cost },
+            &totals,
+        );
         match end {
             CrawlEnd::Complete => Ok(exit(&totals, self.args.fail_on)),
-            CrawlEnd::Stopped => {
-                Err(Failure::failed("interrupted").advise("run the same command again to continue where it stopped"))
-            }
+            CrawlEnd::Stopped => Err(Failure::failed("interrupted")
+                .advise("run the same command again to continue where it stopped")),
             CrawlEnd::Broken(error) => Err(Failure::from(error)),
         }
     }
@@ -220,24 +249,29 @@ fn exit(totals: &Totals, fail_on: FailOn) -> Exit {
     let is_failure = match fail_on {
         FailOn::None => false,
         FailOn::Any => totals.not_delivered() > 0,
-        FailOn::All => totals.not_delivered() > 0 && totals.delivered + totals.missing + totals.skipped == 0,
+        FailOn::All => {
+            totals.not_delivered() > 0 && totals.delivered + totals.missing + totals.skipped == 0
+        }
     };
     if is_failure { Exit::NotDelivered } else { Exit::Done }
 }
 
 /// Checks what the syntax of the arguments cannot express.
 fn check(args: &FetchArgs, settings: &Settings, json: bool) -> Result<(), Failure> {
-    if args.queue.is_some() && args.fleet.brokers.is_empty() && settings.config.fleet.url.is_empty() {
-        return Err(Failure::usage("--queue needs a fleet")
-            .advise("name its brokers with --fleet nats://127.0.0.1:4222, or with fleet.url in the config"));
+    if args.queue.is_some() && args.fleet.brokers.is_empty() && settings.config.fleet.url.is_empty()
+    {
+        return Err(Failure::usage("--queue needs a fleet").advise(
+            "name its brokers with --fleet nats://127.0.0.1:4222, or with fleet.url in the config",
+        ));
     }
-    if args.urls.is_empty() && args.input.is_none() && args.retry.is_none() && args.queue.is_none() {
-        return Err(
-            Failure::usage("missing URL").advise("name a URL, a list with --input FILE, or - to read URLs from stdin")
-        );
+    if args.urls.is_empty() && args.input.is_none() && args.retry.is_none() && args.queue.is_none()
+    {
+        return Err(Failure::usage("missing URL")
+            .advise("name a URL, a list with --input FILE, or - to read URLs from stdin"));
     }
     if json && args.out.as_deref().is_some_and(is_stdin) {
-        return Err(Failure::usage("--json and --out - both write to stdout").advise("use --out DIR with --json"));
+        return Err(Failure::usage("--json and --out - both write to stdout")
+            .advise("use --out DIR with --json"));
     }
     Ok(())
 }
@@ -263,7 +297,9 @@ mod tests {
             unclassified,
             ..Totals::default()
         };
-        let codes = |sum: &Totals| [FailOn::Any, FailOn::All, FailOn::None].map(|fail_on| exit(sum, fail_on) as u8);
+        let codes = |sum: &Totals| {
+            [FailOn::Any, FailOn::All, FailOn::None].map(|fail_on| exit(sum, fail_on) as u8)
+        };
         assert_eq!(codes(&of(3, 2, 0, 0)), [0, 0, 0]);
         assert_eq!(codes(&of(3, 0, 1, 0)), [4, 0, 0]);
         assert_eq!(codes(&of(0, 1, 1, 0)), [4, 0, 0]);

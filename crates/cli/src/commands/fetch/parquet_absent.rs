@@ -1,4 +1,5 @@
-//! The data set of pages in a build that cannot write one: to open it fails, and the failure names the build that has it.
+//! The data set of pages in a build that cannot write one: to open it fails, and the failure names
+//! the build that has it.
 //!
 //! Invariants: the signatures are those of `parquet_pages`.
 

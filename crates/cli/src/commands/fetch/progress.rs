@@ -1,4 +1,5 @@
-//! The progress of a run as text: the lines of the live region, and the status line without a terminal.
+//! The progress of a run as text: the lines of the live region, and the status line without a
+//! terminal.
 //!
 //! Must not know: how the lines are drawn.
 
@@ -72,7 +73,8 @@ impl Progress {
     /// Takes over the status of a crawl, which was made at `now`.
     pub(super) fn update(&mut self, status: &CrawlStatus<'_>, now: Instant) {
         (self.total, self.done, self.queue_left) = (status.total, status.done, status.queue_left);
-        (self.remaining, self.paused, self.now) = (status.remaining.clone(), status.paused, status.at);
+        (self.remaining, self.paused, self.now) =
+            (status.remaining.clone(), status.paused, status.at);
         let sum = status.totals;
         self.measure(sum.delivered + sum.missing + sum.not_delivered(), now);
     }
@@ -80,7 +82,8 @@ impl Progress {
     /// Records the number of links that this run has finished so far.
     fn measure(&mut self, finished: u64, now: Instant) {
         self.recent.push_back((now, finished));
-        while self.recent.len() > 2 && self.recent.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW)
+        while self.recent.len() > 2
+            && self.recent.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW)
         {
             self.recent.pop_front();
         }
@@ -93,8 +96,8 @@ impl Progress {
         (seconds > 0.5 && after > before).then(|| (after - before) as f64 / seconds)
     }
 
-    /// Returns the time for the links that wait for no pause: from the paces of their hosts, or else from the rate of
-    /// results. None if neither is known or no such link is left.
+    /// Returns the time for the links that wait for no pause: from the paces of their hosts, or
+    /// else from the rate of results. None if neither is known or no such link is left.
     fn left(&self) -> Option<Duration> {
         self.remaining.left.or_else(|| {
             let paused = self.paused.map_or(0, |paused| paused.links as u64);
@@ -103,22 +106,23 @@ impl Progress {
         })
     }
 
-    /// Returns the counts and the remaining time: `1,259/2,000  42/s  5 min left, then paused links of 3 hosts until
-    /// 06:56Z`.
+    /// Returns the counts and the remaining time:
+    /// `1,259/2,000 42/s 5 min left, then paused links of 3 hosts until 06:56Z`.
     fn figures(&self) -> Vec<String> {
         let done = HumanCount(self.done);
         let mut figures = vec![match self.total {
             Some(total) => format!("{done}/{}", HumanCount(total)),
             None => format!("{done} done"),
         }];
-        figures.extend(self.queue_left.map(|left| format!("{} left in the queue", HumanCount(left))));
+        figures
+            .extend(self.queue_left.map(|left| format!("{} left in the queue", HumanCount(left))));
         figures.extend(self.rate().map(rate));
         figures.extend(self.remaining_text());
         figures
     }
 
-    /// Returns the remaining time as text; none if nothing is known of it. While a pause is all that is left, it counts
-    /// down to the next trial.
+    /// Returns the remaining time as text; none if nothing is known of it. While a pause is all
+    /// that is left, it counts down to the next trial.
     fn remaining_text(&self) -> Option<String> {
         let left = self.left().map(|left| format!("{} left", span(left)));
         let Some(paused) = self.paused else { return left };
@@ -141,8 +145,10 @@ impl Progress {
         figures.left = left.or(self.queue_left);
         (figures.rate, figures.remaining) = (self.rate(), self.left());
         if let Some(paused) = self.paused {
-            (figures.paused_links, figures.paused_hosts) = (paused.links as u64, paused.hosts as u64);
-            (figures.next_pause_end, figures.last_pause_end) = (Some(paused.first_end), Some(paused.last_end));
+            (figures.paused_links, figures.paused_hosts) =
+                (paused.links as u64, paused.hosts as u64);
+            (figures.next_pause_end, figures.last_pause_end) =
+                (Some(paused.first_end), Some(paused.last_end));
         }
         figures
     }
@@ -155,7 +161,9 @@ impl Progress {
                 let room = width.saturating_sub(figures.chars().count() + 2);
                 match room.min(BAR_WIDTH) {
                     0..5 => figures,
-                    bar => format!("{}  {figures}", live_region::bar(self.done, total, bar, is_utf8)),
+                    bar => {
+                        format!("{}  {figures}", live_region::bar(self.done, total, bar, is_utf8))
+                    }
                 }
             }
             None => figures,
@@ -170,8 +178,17 @@ impl Progress {
 
     /// Returns the status line without a terminal.
     pub(super) fn status(&self, totals: &Totals) -> String {
-        let slowest = self.remaining.slowest.first().map(|host| format!("slowest host {}", slow_host(host, self.now)));
-        self.figures().into_iter().chain(self.outcomes(totals)).chain(slowest).collect::<Vec<_>>().join(", ")
+        let slowest = self
+            .remaining
+            .slowest
+            .first()
+            .map(|host| format!("slowest host {}", slow_host(host, self.now)));
+        self.figures()
+            .into_iter()
+            .chain(self.outcomes(totals))
+            .chain(slowest)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     fn outcomes(&self, totals: &Totals) -> Vec<String> {
@@ -191,12 +208,15 @@ impl Progress {
 
 /// Returns a host with waiting links as text.
 fn slow_host(host: &SlowHost, now: Timestamp) -> String {
-    let held = host.held_until.map_or_else(String::new, |until| format!(", held for {}", span(until.since(now))));
+    let held = host
+        .held_until
+        .map_or_else(String::new, |until| format!(", held for {}", span(until.since(now))));
     let links = if host.links == 1 { "link" } else { "links" };
     format!("{} {} {links} at {}{held}", plain(&host.name), host.links, rate(host.rate))
 }
 
-/// Returns the links, their hosts and the ends of their pauses as text that stays right while time passes.
+/// Returns the links, their hosts and the ends of their pauses as text that stays right while time
+/// passes.
 pub(super) fn pauses(paused: &PauseSummary, now: Timestamp) -> String {
     let links = counted(paused.links, "paused URL", "paused URLs");
     let hosts = counted(paused.hosts, "host", "hosts");
@@ -212,7 +232,13 @@ mod tests {
     use super::*;
 
     fn progress() -> (Progress, Totals) {
-        let totals = Totals { delivered: 1_179, missing: 74, failed: 6, requests: 1_304, ..Totals::default() };
+        let totals = Totals {
+            delivered: 1_179,
+            missing: 74,
+            failed: 6,
+            requests: 1_304,
+            ..Totals::default()
+        };
         let slow = |name: &str, links, rate| SlowHost {
             name: name.to_owned(),
             links,
@@ -224,9 +250,17 @@ mod tests {
         let remaining = RemainingTime { left: Some(Duration::from_secs(300)), slowest };
         // 14:13:20 UTC.
         let now = Timestamp::from_millis(1_790_000_000_000);
-        let [first_end, last_end] = [400, 795].map(|seconds| now.saturating_add(Duration::from_secs(seconds)));
+        let [first_end, last_end] =
+            [400, 795].map(|seconds| now.saturating_add(Duration::from_secs(seconds)));
         let paused = Some(PauseSummary { links: 244, hosts: 3, first_end, last_end });
-        let mut progress = Progress { total: Some(2_000), done: 1_259, remaining, paused, now, ..Progress::default() };
+        let mut progress = Progress {
+            total: Some(2_000),
+            done: 1_259,
+            remaining,
+            paused,
+            now,
+            ..Progress::default()
+        };
         let begun = Instant::now();
         progress.measure(1_000, begun);
         progress.measure(1_259, begun + Duration::from_secs(6));
@@ -240,9 +274,15 @@ mod tests {
         let left = "1,259/2,000  43/s  5 min left, then paused links of 3 hosts until 14:26:35Z";
         assert_eq!(lines[0], format!("##################------------  {left}"));
         assert_eq!(lines[1], "1,179 delivered  74 missing  6 failed  244 paused  1,304 requests");
-        assert_eq!(lines[2..], ["slowest:  127.0.0.27 189 links at 0.6/s", "          b.org 20 links at 2.0/s"]);
+        assert_eq!(
+            lines[2..],
+            ["slowest:  127.0.0.27 189 links at 0.6/s", "          b.org 20 links at 2.0/s"]
+        );
         for width in [79, 59, 40, 20] {
-            assert!(progress.lines(&totals, width, true)[0].chars().count() <= width.max(left.len()), "{width}");
+            assert!(
+                progress.lines(&totals, width, true)[0].chars().count() <= width.max(left.len()),
+                "{width}"
+            );
         }
     }
 
@@ -265,7 +305,10 @@ mod tests {
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(of(Some(20), None, 0), some("20 s left"));
         let both = Some((301, 3, 400, 795));
-        assert_eq!(of(Some(20), both, 0), some("20 s left, then paused links of 3 hosts until 14:26:35Z"));
+        assert_eq!(
+            of(Some(20), both, 0),
+            some("20 s left, then paused links of 3 hosts until 14:26:35Z")
+        );
         let idle = |at| of(None, both, at).unwrap();
         assert_eq!(idle(0), "paused links of 3 hosts, next trial in 6 min 40 s, last at 14:26:35Z");
         assert_eq!(idle(1), "paused links of 3 hosts, next trial in 6 min 39 s, last at 14:26:35Z");
@@ -275,7 +318,15 @@ mod tests {
         );
         assert_eq!(of(None, None, 0), None);
         let text = |first, last| {
-            pauses(&PauseSummary { links: 294, hosts: 2, first_end: after(first), last_end: after(last) }, now)
+            pauses(
+                &PauseSummary {
+                    links: 294,
+                    hosts: 2,
+                    first_end: after(first),
+                    last_end: after(last),
+                },
+                now,
+            )
         };
         assert_eq!(text(400, 400), "294 paused URLs of 2 hosts until 14:20:00Z");
         let two = "294 paused URLs of 2 hosts: the first pause ends at 14:20:00Z, the last at 2026-09-22T18:00:00Z";
@@ -302,7 +353,8 @@ mod tests {
         let mut timer = StatusTimer::new(begun);
         // A run looks at the timer four times per second.
         let seconds = |quarter: u64| Duration::from_millis(250 * quarter);
-        let due: Vec<u64> = (0..=4 * 200).filter(|quarter| timer.take(begun + seconds(*quarter))).collect();
+        let due: Vec<u64> =
+            (0..=4 * 200).filter(|quarter| timer.take(begun + seconds(*quarter))).collect();
         assert_eq!(due, [240, 480, 720]);
         // A run that was stopped for a while catches up with one line.
         assert!(timer.is_due(begun + seconds(4 * 3600)) && timer.take(begun + seconds(4 * 3600)));

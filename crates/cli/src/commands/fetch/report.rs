@@ -1,7 +1,7 @@
 //! Display of results: a line per URL, the progress, and a report at the end.
 //!
-//! On a terminal a live region shows the progress, and only failures of a list get a line. Without a terminal each result
-//! gets a line, and stderr a status line per minute.
+//! On a terminal a live region shows the progress, and only failures of a list get a line. Without
+//! a terminal each result gets a line, and stderr a status line per minute.
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
@@ -96,7 +96,9 @@ impl<'o> ResultDisplay<'o> {
     ) -> Result<(), Failure> {
         if !self.is_user_reported && without_user(&report.url) != report.url {
             self.is_user_reported = true;
-            self.note("fetchwise: warning: the user and password in a URL are not sent, and not shown");
+            self.note(
+                "fetchwise: warning: the user and password in a URL are not sent, and not shown",
+            );
         }
         if self.out.json {
             self.out.object(&ReportJson::new(in_json(place), id, report))?;
@@ -131,7 +133,10 @@ impl<'o> ResultDisplay<'o> {
             false => {
                 let place = match place.queue() {
                     Some((seq, _)) => format!("queue {seq}"),
-                    None => format!("input line {}", place.line().or(place.position()).unwrap_or_default()),
+                    None => format!(
+                        "input line {}",
+                        place.line().or(place.position()).unwrap_or_default()
+                    ),
                 };
                 self.line(format!("{}  {place}: {}", styled(ERROR, "failed"), plain(error)))?;
             }
@@ -213,7 +218,11 @@ impl<'o> ResultDisplay<'o> {
         let now = Instant::now();
         self.progress.update(status, now);
         if self.region.is_visible() {
-            self.region.draw(&self.progress.lines(status.totals, self.region.width(), self.is_utf8));
+            self.region.draw(&self.progress.lines(
+                status.totals,
+                self.region.width(),
+                self.is_utf8,
+            ));
         } else if self.options.is_list && self.lines != Lines::None && self.status.take(now) {
             note_styled(self.progress.status(status.totals));
         }

@@ -15,17 +15,22 @@ pub(super) fn text(place: InputPosition, url: &str, report: &Report, now: Timest
     let source = report.source.map_or("-", Source::name);
     let line = match place {
         InputPosition::Line(line) => format!("line {line}, "),
-        InputPosition::Queue { seq, is_redelivered: true, .. } => format!("queue {seq}, redelivered, "),
+        InputPosition::Queue { seq, is_redelivered: true, .. } => {
+            format!("queue {seq}, redelivered, ")
+        }
         InputPosition::Queue { seq, .. } => format!("queue {seq}, "),
         InputPosition::Position(_) => String::new(),
     };
     // Without a fetcher no request was made.
     let how = match &report.fetcher {
-        Some(fetcher) => format!("{line}{} {source}, {}", plain(fetcher), requests(report.requests.into())),
+        Some(fetcher) => {
+            format!("{line}{} {source}, {}", plain(fetcher), requests(report.requests.into()))
+        }
         None => format!("{line}{}", requests(report.requests.into())),
     };
     if report.success {
-        let file = report.file.as_ref().map(|file| format!(" -> {}", plain(&file.to_string_lossy())));
+        let file =
+            report.file.as_ref().map(|file| format!(" -> {}", plain(&file.to_string_lossy())));
         let bytes = HumanBytes(report.bytes);
         let copy = report.provenance.as_ref().map(|provenance| match provenance.day() {
             Some(day) => format!(", {}'s copy of {day}", plain(&provenance.by)),
@@ -34,7 +39,12 @@ pub(super) fn text(place: InputPosition, url: &str, report: &Report, now: Timest
         let unchanged = if report.not_modified { ", not modified" } else { "" };
         let how = format!("{how}{}{unchanged}", copy.unwrap_or_default());
         let tail = styled(DIM, format_args!("({how}, {bytes}, {})", took(report.duration)));
-        return format!("{}  {}{}  {tail}", styled(CHOSEN, "ok"), plain(url), file.unwrap_or_default());
+        return format!(
+            "{}  {}{}  {tail}",
+            styled(CHOSEN, "ok"),
+            plain(url),
+            file.unwrap_or_default()
+        );
     }
     let error_type = report.error_type.unwrap_or("failed");
     let is_new = |message: &&str| *message != error_type;
@@ -48,7 +58,12 @@ pub(super) fn text(place: InputPosition, url: &str, report: &Report, now: Timest
     let message = message.unwrap_or_default();
     let until = report.paused_until.map(|until| format!("; paused {}", pause(until, now)));
     let tail = styled(DIM, format_args!("({how})"));
-    format!("{}  {}{message}{}  {tail}", styled(ERROR, error_type), plain(url), until.unwrap_or_default())
+    format!(
+        "{}  {}{message}{}  {tail}",
+        styled(ERROR, error_type),
+        plain(url),
+        until.unwrap_or_default()
+    )
 }
 
 pub(super) fn requests(count: u64) -> String {

@@ -1,4 +1,5 @@
-//! Ctrl-C: the first one ends a run cleanly, the second one ends it at once, the third one ends the process.
+//! Ctrl-C: the first one ends a run cleanly, the second one ends it at once, the third one ends the
+//! process.
 //!
 //! Invariants: a stalled reader of the results does not change this.
 
@@ -20,7 +21,8 @@ pub(crate) fn listen() -> std::io::Result<Stop> {
     use tokio::signal::unix::{SignalKind, signal};
     let (asked, stop) = watch::channel(0u32);
     #[cfg(unix)]
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::spawn(async move {
         loop {
             #[cfg(unix)]
@@ -33,7 +35,11 @@ pub(crate) fn listen() -> std::io::Result<Stop> {
                 return;
             }
             asked.send_modify(|times| *times += 1);
-            interruptible_writer::give_up_within(if *asked.borrow() > 1 { Duration::ZERO } else { GRACE });
+            interruptible_writer::give_up_within(if *asked.borrow() > 1 {
+                Duration::ZERO
+            } else {
+                GRACE
+            });
             if *asked.borrow() > 2 {
                 std::process::exit(1);
             }

@@ -15,7 +15,12 @@ use fetchwise::time::Clock;
 use fetchwise_crawl::{Bodies, CrawlSpec, LinkSource, Output, PauseWait};
 
 /// Returns the crawl. At most `concurrency` links are at work.
-pub(super) fn spec(args: &FetchArgs, settings: &Settings, concurrency: usize, prints_page: bool) -> CrawlSpec {
+pub(super) fn spec(
+    args: &FetchArgs,
+    settings: &Settings,
+    concurrency: usize,
+    prints_page: bool,
+) -> CrawlSpec {
     let max_wait = settings.config.pace.max_wait.unwrap_or(fetchwise_crawl::MAX_WAIT);
     let robots = args.robots.or(settings.config.robots.mode);
     let named = Link {
@@ -64,9 +69,11 @@ fn output(args: &FetchArgs) -> Option<Output> {
     }
 }
 
-/// Returns the path of a file that may not exist yet, in its folder without links: the run is the same once it exists.
+/// Returns the path of a file that may not exist yet, in its folder without links: the run is the
+/// same once it exists.
 fn in_real_folder(file: &Path) -> PathBuf {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (folder.canonicalize(), file.file_name()) {
         (Ok(folder), Some(name)) => folder.join(name),
         _ => file.to_owned(),

@@ -1,5 +1,5 @@
-//! What the program does with the results, events and counts of a crawl: it prints them, and passes them on to the
-//! metrics endpoint and the dashboard.
+//! What the program does with the results, events and counts of a crawl: it prints them, and passes
+//! them on to the metrics endpoint and the dashboard.
 //!
 //! Must not know: how links are fetched.
 
@@ -40,7 +40,9 @@ impl TerminalSink<'_> {
         if let Some(why) = self.browsers.iter().find_map(|browser| browser.why_not_started()) {
             self.is_browser_reported = true;
             let why = plain(&why);
-            self.show.note(&format!("fetchwise: warning: the browser does not start, continuing without it: {why}"));
+            self.show.note(&format!(
+                "fetchwise: warning: the browser does not start, continuing without it: {why}"
+            ));
         }
     }
 }
@@ -79,7 +81,8 @@ impl CrawlSink for TerminalSink<'_> {
             CrawlEvent::LogRecovered => self.show.note("fetchwise: the attempt log has recovered"),
             CrawlEvent::CrawlDelayCut(cut) => self.show.crawl_delay_cut(cut),
             CrawlEvent::SignatureRejected(host) => self.show.signature_rejected(host),
-            // It names times, because the line stays as it is; the progress has the rest of the wait.
+            // It names times, because the line stays as it is; the progress has the rest of the
+            // wait.
             CrawlEvent::Waiting { paused, at } => {
                 self.show.note(&format!("waiting for {} (`--wait 0` ends at once)", pauses(&paused, at)));
             }

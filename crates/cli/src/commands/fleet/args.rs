@@ -1,4 +1,5 @@
-//! The syntax of `fleet`, and of the options by which other commands join a fleet. Every build parses them.
+//! The syntax of `fleet`, and of the options by which other commands join a fleet. Every build
+//! parses them.
 //!
 //! Must not know: brokers and nodes.
 #![cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "read only with the feature fleet"))]
@@ -16,7 +17,8 @@ pub(crate) type NodeId = String;
 
 /// Manage a fleet: many nodes that learn together
 ///
-/// `fetch --fleet URL`, `serve --fleet URL` and `import --fleet URL` join a fleet; these commands are for its operator.
+/// `fetch --fleet URL`, `serve --fleet URL` and `import --fleet URL` join a fleet; these commands
+/// are for its operator.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise fleet init --fleet nats://127.0.0.1:4222\n  \
     fetchwise fetch --fleet nats://127.0.0.1:4222 https://example.org/\n  \
@@ -62,13 +64,14 @@ pub(crate) struct InitArgs {
 
 /// Show the state of this data directory's node, and its view of the others
 ///
-/// Alongside a running crawler or server it shows the state of that process. Otherwise it joins the fleet while it
-/// runs.
+/// Alongside a running crawler or server it shows the state of that process. Otherwise it joins the
+/// fleet while it runs.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
-    /// Wait until everything is published, read and learned, at most for this long; then exit with 1
+    /// Wait until everything is published, read and learned, at most for this long; then exit with
+    /// 1
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) wait: Option<Duration>,
     /// Show nodes whose attempts of the last week disagree with those of all others
@@ -117,8 +120,8 @@ pub(crate) struct OwnerArgs {
 
 /// Put the links of a list into a work queue, for `fetch --queue`
 ///
-/// Creates the queue if it is missing. A link that was put into the queue within the last hour is a duplicate and is
-/// left out. Invalid lines are reported, and all others are put into the queue.
+/// Creates the queue if it is missing. A link that was put into the queue within the last hour is a
+/// duplicate and is left out. Invalid lines are reported, and all others are put into the queue.
 #[derive(Debug, Args)]
 pub(crate) struct EnqueueArgs {
     /// Read links from this file, one per line as for `fetch --input`; - reads stdin
@@ -131,10 +134,12 @@ pub(crate) struct EnqueueArgs {
     pub(crate) fleet: FleetArgs,
 }
 
-/// Show how many links of a work queue are left, in progress and at which node, and how old the oldest is
+/// Show how many links of a work queue are left, in progress and at which node, and how old the
+/// oldest is
 ///
-/// A link is in progress while a node has it and has not written its result. With --purge the queue is emptied instead.
-/// Nodes still fetch the links that they have, and a link that was put there within the last hour stays a duplicate.
+/// A link is in progress while a node has it and has not written its result. With --purge the queue
+/// is emptied instead. Nodes still fetch the links that they have, and a link that was put there
+/// within the last hour stays a duplicate.
 #[derive(Debug, Args)]
 pub(crate) struct QueueArgs {
     /// Show this queue
@@ -166,7 +171,8 @@ pub(crate) struct PermissionsArgs {
 /// The fleet to join.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FleetArgs {
-    /// Learn with other nodes over these NATS brokers, such as nats://127.0.0.1:4222,tls://nats1:4222
+    /// Learn with other nodes over these NATS brokers, such as
+    /// nats://127.0.0.1:4222,tls://nats1:4222
     #[arg(
         long = "fleet",
         value_name = "URL[,URL]",

@@ -1,7 +1,7 @@
 //! `fleet enqueue`: publishes the links of a list to a work queue.
 //!
-//! Invariants: an invalid line keeps no other line from the queue. A link that is published twice within an hour is
-//! stored once, so an interrupted command can be run again.
+//! Invariants: an invalid line keeps no other line from the queue. A link that is published twice
+//! within an hour is stored once, so an interrupted command can be run again.
 //!
 //! Must not know: who fetches the links.
 
@@ -58,14 +58,19 @@ struct EnqueuedJson<'a> {
 }
 
 /// Runs the command.
-pub(super) async fn enqueue(args: &EnqueueArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) async fn enqueue(
+    args: &EnqueueArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let nats = nats(settings, &args.fleet)?.ok_or_else(|| {
         Failure::usage("missing broker")
             .advise("give one with --fleet nats://127.0.0.1:4222, or with fleet.url in the config")
     })?;
     let lines = open_lines(&args.file, MAX_LINE_BYTES)?;
     let transport = connect(nats, true).await?;
-    let queues = transport.work_queues().ok_or_else(|| Failure::failed("this broker has no work queues"))?;
+    let queues =
+        transport.work_queues().ok_or_else(|| Failure::failed("this broker has no work queues"))?;
     queues.ensure(&args.queue).await.map_err(|error| broker_failure(&error))?;
     let (to, mut read) = mpsc::channel(READ_AHEAD);
     // A slow pipe must not keep the responses of the broker waiting.
@@ -104,9 +109,10 @@ pub(super) async fn enqueue(args: &EnqueueArgs, settings: &Settings, out: &mut O
     bar.finish_and_clear();
     match out.json {
         true => out.object(&sum)?,
-        false => {
-            out.line(format_args!("{} enqueued, {} duplicates, {} invalid", sum.enqueued, sum.duplicates, sum.invalid))?
-        }
+        false => out.line(format_args!(
+            "{} enqueued, {} duplicates, {} invalid",
+            sum.enqueued, sum.duplicates, sum.invalid
+        ))?,
     }
     Ok(if sum.invalid > 0 { Exit::Failed } else { Exit::Done })
 }
@@ -121,10 +127,14 @@ async fn send(
 ) -> Result<bool, TransportError> {
     let begun = Instant::now();
     loop {
-        let queues = transport.work_queues().ok_or_else(|| TransportError::Refused("no work queues".to_owned()))?;
+        let queues = transport
+            .work_queues()
+            .ok_or_else(|| TransportError::Refused("no work queues".to_owned()))?;
         match queues.enqueue(queue, &site, &id, body.clone()).await {
             // The id keeps a link whose response was lost from being stored twice.
-            Err(TransportError::Away(_)) if begun.elapsed() < RETRY_TIME => tokio::time::sleep(RETRY_INTERVAL).await,
+            Err(TransportError::Away(_)) if begun.elapsed() < RETRY_TIME => {
+                tokio::time::sleep(RETRY_INTERVAL).await
+            }
             sent => return sent,
         }
     }

@@ -1,5 +1,5 @@
-//! Membership of a crawler or server in a fleet: joining at the start, a status file during the run, publishing the
-//! rest at the end.
+//! Membership of a crawler or server in a fleet: joining at the start, a status file during the
+//! run, publishing the rest at the end.
 //!
 //! Owns: which exit code a failure to join has.
 //!
@@ -43,7 +43,10 @@ const MAX_SITES: usize = 2_000;
 pub(super) const STATUS_FILE: &str = "fleet.status.json";
 
 /// Fails if this build has no fleets, which it has.
-#[allow(clippy::unnecessary_wraps, reason = "the signature is the same as without the feature fleet")]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "the signature is the same as without the feature fleet"
+)]
 pub(crate) fn check(_: &Settings, _: &FleetArgs) -> Result<(), Failure> {
     Ok(())
 }
@@ -70,7 +73,10 @@ pub(super) fn nats(settings: &Settings, args: &FleetArgs) -> Result<Option<NatsS
 }
 
 fn pool(settings: &Settings, args: &FleetArgs) -> String {
-    args.pool.clone().or_else(|| settings.config.fleet.pool.clone()).unwrap_or_else(|| "default".to_owned())
+    args.pool
+        .clone()
+        .or_else(|| settings.config.fleet.pool.clone())
+        .unwrap_or_else(|| "default".to_owned())
 }
 
 /// Returns the options of this node.
@@ -88,7 +94,8 @@ pub(super) fn options(settings: &Settings, args: &FleetArgs) -> Options {
     let (limits, tuning) = (&mut options.limits, &settings.config.tuning);
     limits.attempts_per_s = tuning.fleet_max_attempts_per_second.unwrap_or(limits.attempts_per_s);
     limits.new_keys_per_s = tuning.fleet_max_new_keys_per_second.unwrap_or(limits.new_keys_per_s);
-    limits.max_snapshot_bytes = tuning.fleet_max_snapshot_bytes.unwrap_or(limits.max_snapshot_bytes);
+    limits.max_snapshot_bytes =
+        tuning.fleet_max_snapshot_bytes.unwrap_or(limits.max_snapshot_bytes);
     options
 }
 
@@ -125,8 +132,9 @@ pub(crate) struct FleetMembership {
     file: PathBuf,
 }
 
-/// Joins the fleet that the settings name, if there is one. If the broker is unavailable, the crawl starts anyway and
-/// connects later, unless the settings require the broker. `queue` is the work queue that the crawl reads.
+/// Joins the fleet that the settings name, if there is one. If the broker is unavailable, the crawl
+/// starts anyway and connects later, unless the settings require the broker. `queue` is the work
+/// queue that the crawl reads.
 pub(crate) async fn join(
     settings: &Settings,
     args: &FleetArgs,
@@ -140,23 +148,36 @@ pub(crate) async fn join(
     let mut options = options(settings, args);
     options.queue = queue.unwrap_or_default().to_owned();
     let egress = options.egress_group.clone();
-    let joining = Fleet::join(Arc::clone(journal), Arc::clone(selector), Arc::clone(&transport), options);
+    let joining =
+        Fleet::join(Arc::clone(journal), Arc::clone(selector), Arc::clone(&transport), options);
     let fleet = Arc::new(joining.await.map_err(fleet_failure)?);
     let hosts =
-        SharedHosts::share(Arc::clone(selector), Arc::clone(&transport), fleet.node_id(), &egress).map(Arc::new);
+        SharedHosts::share(Arc::clone(selector), Arc::clone(&transport), fleet.node_id(), &egress)
+            .map(Arc::new);
     let file = journal.dir().join(STATUS_FILE);
     let status_task = tokio::spawn(keep_status_file(Arc::clone(&fleet), file.clone()));
-    Ok(Some(FleetMembership { fleet, hosts, transport, journal: Arc::clone(journal), status_task, file }))
+    Ok(Some(FleetMembership {
+        fleet,
+        hosts,
+        transport,
+        journal: Arc::clone(journal),
+        status_task,
+        file,
+    }))
 }
 
 /// Returns a connection. If the broker is unavailable, the connection is made later.
-pub(super) async fn connect(nats: NatsSettings, is_required: bool) -> Result<Arc<dyn Transport>, Failure> {
+pub(super) async fn connect(
+    nats: NatsSettings,
+    is_required: bool,
+) -> Result<Arc<dyn Transport>, Failure> {
     let nats = Nats::connect(nats).await.map_err(|error| broker_failure(&error))?;
     match nats.ready(READY).await {
         Ok(_) => {}
-        Err(error @ TransportError::Away(_)) if !is_required => {
-            note(format_args!("warning: {}; this node continues alone until it can connect", plain(&error.to_string())))
-        }
+        Err(error @ TransportError::Away(_)) if !is_required => note(format_args!(
+            "warning: {}; this node continues alone until it can connect",
+            plain(&error.to_string())
+        )),
         Err(error) => return Err(broker_failure(&error)),
     }
     Ok(Arc::new(nats))
@@ -166,7 +187,11 @@ impl FleetMembership {
     /// Returns the view of the fleet for a server.
     pub(crate) fn membership(&self) -> Arc<dyn Membership> {
         let hosts = self.hosts.as_ref().map(Arc::downgrade).unwrap_or_default();
-        Arc::new(ServerStatus { fleet: Arc::downgrade(&self.fleet), hosts, transport: Arc::clone(&self.transport) })
+        Arc::new(ServerStatus {
+            fleet: Arc::downgrade(&self.fleet),
+            hosts,
+            transport: Arc::clone(&self.transport),
+        })
     }
 
     /// Returns how often a domain was forgotten on request of any node.
@@ -175,7 +200,12 @@ impl FleetMembership {
     }
 
     /// Starts to read a work queue for a crawl that fetches `concurrency` links at the same time.
-    pub(crate) fn read_queue(&self, queue: &str, selector: &Arc<Selector>, concurrency: usize) -> QueueReader {
+    pub(crate) fn read_queue(
+        &self,
+        queue: &str,
+        selector: &Arc<Selector>,
+        concurrency: usize,
+    ) -> QueueReader {
         let options = QueueOptions {
             queue: queue.to_owned(),
             max_links: MAX_QUEUED_LINKS,

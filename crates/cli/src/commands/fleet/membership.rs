@@ -42,7 +42,9 @@ impl Membership for ServerStatus {
     fn forget(&self, domain: String, until: Timestamp) -> MembershipFuture<Result<(), String>> {
         let transport = Arc::clone(&self.transport);
         Box::pin(async move {
-            notify_forgotten(&*transport, &domain, until).await.map_err(|error| plain(&error.to_string()))
+            notify_forgotten(&*transport, &domain, until)
+                .await
+                .map_err(|error| plain(&error.to_string()))
         })
     }
 }

@@ -1,9 +1,9 @@
-//! `fleet`: the broker of a fleet, and the state of its nodes. `fetch`, `serve`, `import` and `forget` join one with
-//! `--fleet`.
+//! `fleet`: the broker of a fleet, and the state of its nodes. `fetch`, `serve`, `import` and
+//! `forget` join one with `--fleet`.
 //!
-//! `args` is the syntax, which every build has. With the feature `fleet`, `operator_commands` has the commands, `join` is
-//! the membership of a crawler or server, and `session` that of a command that only writes. Without it, `without_fleets`
-//! says which build has fleets.
+//! `args` is the syntax, which every build has. With the feature `fleet`, `operator_commands` has
+//! the commands, `join` is the membership of a crawler or server, and `session` that of a command
+//! that only writes. Without it, `without_fleets` says which build has fleets.
 
 mod args;
 
@@ -35,4 +35,6 @@ pub(crate) use {
 };
 
 #[cfg(not(feature = "fleet"))]
-pub(crate) use without_fleets::{FleetSession, check, forget, forget_peer_evidence, join, open_session, run};
+pub(crate) use without_fleets::{
+    FleetSession, check, forget, forget_peer_evidence, join, open_session, run,
+};

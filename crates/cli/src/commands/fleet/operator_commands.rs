@@ -1,25 +1,30 @@
 //! The commands of `fleet`, and what `forget` tells a fleet.
 //!
-//! Owns: what an operator does with a fleet: creating its streams, showing its state, excluding nodes. The crate
-//! `fetchwise-fleet` owns what nodes share.
+//! Owns: what an operator does with a fleet: creating its streams, showing its state, excluding
+//! nodes. The crate `fetchwise-fleet` owns what nodes share.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fetchwise::journal::{Journal, JournalError, JournalOptions, LogError, Tombstone, TombstoneTarget};
+use fetchwise::journal::{
+    Journal, JournalError, JournalOptions, LogError, Tombstone, TombstoneTarget,
+};
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::peer_store;
 use fetchwise_fleet::peer_store::own_state_file::NodeState;
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::Table;
-use fetchwise_fleet::transport::nats::{Nats, NatsSettings, StreamReport, StreamState, permissions};
+use fetchwise_fleet::transport::nats::{
+    Nats, NatsSettings, StreamReport, StreamState, permissions,
+};
 use fetchwise_fleet::{Fleet, FleetStatus, NodeId};
 use serde::Serialize;
 
 use super::args::{
-    FleetArgs, FleetCommand, FleetSubcommand, InitArgs, LeaveArgs, OwnerArgs, PermissionsArgs, StatusArgs,
+    FleetArgs, FleetCommand, FleetSubcommand, InitArgs, LeaveArgs, OwnerArgs, PermissionsArgs,
+    StatusArgs,
 };
 use super::enqueue::enqueue;
 use super::join::{STATUS_FILE, broker_failure, connect, fleet_failure, nats, options};
@@ -63,17 +68,28 @@ struct CountsJson<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &FleetCommand, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    command: &FleetCommand,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     if let FleetSubcommand::Permissions(args) = &command.what {
         return print_permissions(args, settings, out);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
     let ended = runtime.block_on(async {
         match &command.what {
             FleetSubcommand::Init(args) => init(args, settings, out).await,
             FleetSubcommand::Status(args) => status(args, settings, out).await,
-            FleetSubcommand::Exclude(args) => set_excluded(&args.node, &args.fleet, true, settings, out).await,
-            FleetSubcommand::Include(args) => set_excluded(&args.node, &args.fleet, false, settings, out).await,
+            FleetSubcommand::Exclude(args) => {
+                set_excluded(&args.node, &args.fleet, true, settings, out).await
+            }
+            FleetSubcommand::Include(args) => {
+                set_excluded(&args.node, &args.fleet, false, settings, out).await
+            }
             FleetSubcommand::Leave(args) => leave(args, settings).await,
             FleetSubcommand::Owner(args) => owners(args, settings, out).await,
             FleetSubcommand::Enqueue(args) => enqueue(args, settings, out).await,
@@ -105,7 +121,9 @@ async fn init(args: &InitArgs, settings: &Settings, out: &mut Output) -> Result<
     let made = loop {
         match nats.init(args.change).await {
             // A new cluster has no leader for a moment.
-            Err(fetchwise_fleet::transport::TransportError::Away(_)) if begun.elapsed() < Duration::from_secs(20) => {
+            Err(fetchwise_fleet::transport::TransportError::Away(_))
+                if begun.elapsed() < Duration::from_secs(20) =>
+            {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
             made => break made.map_err(|error| broker_failure(&error))?,
@@ -139,14 +157,20 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Output) -> Res
     let wait = args.wait.unwrap_or_default();
     let status = match Journal::open(&dir, JournalOptions::default()) {
         Ok((journal, _)) => status_by_joining(journal, wait, args, settings).await?,
-        Err(JournalError::Log(LogError::Locked { .. })) => status_of_running_process(&dir, wait).await?,
+        Err(JournalError::Log(LogError::Locked { .. })) => {
+            status_of_running_process(&dir, wait).await?
+        }
         Err(error) => return Err(error.into()),
     };
     let is_late = args.wait.is_some() && !status.converged;
     let exit = if is_late { Exit::Failed } else { Exit::Done };
-    let compared = if args.outliers { Some(outliers::compare(&dir, &status, settings)?) } else { None };
+    let compared =
+        if args.outliers { Some(outliers::compare(&dir, &status, settings)?) } else { None };
     if out.json {
-        out.object(&StatusJson { status: &status, compared: compared.as_ref().map(outliers::json) })?;
+        out.object(&StatusJson {
+            status: &status,
+            compared: compared.as_ref().map(outliers::json),
+        })?;
         return Ok(exit);
     }
     let yes = |is: bool| if is { "yes" } else { "no" };
@@ -161,7 +185,9 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Output) -> Res
     ))?;
     if status.links > 0 {
         let (waiting, links) = (status.links_waiting, status.links);
-        out.line(format_args!("  links: {waiting} wait here, of {links} that other nodes reported"))?;
+        out.line(format_args!(
+            "  links: {waiting} wait here, of {links} that other nodes reported"
+        ))?;
     }
     if let Some(why) = &status.stopped {
         out.line(format_args!("  publishes nothing: {}", plain(why)))?;
@@ -193,13 +219,18 @@ async fn status_of_running_process(dir: &Path, wait: Duration) -> Result<FleetSt
         let is_fresh = std::fs::metadata(&file)
             .and_then(|file| file.modified())
             .is_ok_and(|at| at.elapsed().is_ok_and(|age| age < FRESH));
-        let status = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice::<FleetStatus>(&text).ok());
+        let status = std::fs::read(&file)
+            .ok()
+            .and_then(|text| serde_json::from_slice::<FleetStatus>(&text).ok());
         let is_over = begun.elapsed() >= wait.max(JOIN_TIME);
         match status.filter(|_| is_fresh) {
             Some(status) if status.converged || begun.elapsed() >= wait => return Ok(status),
             None if is_over => {
-                return Err(Failure::refused(format_args!("the process that uses {} is not in a fleet", shown(dir)))
-                    .advise("start it with --fleet URL, or set fleet.url in its config"));
+                return Err(Failure::refused(format_args!(
+                    "the process that uses {} is not in a fleet",
+                    shown(dir)
+                ))
+                .advise("start it with --fleet URL, or set fleet.url in its config"));
             }
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
@@ -233,7 +264,9 @@ async fn take_part(
 ) -> Result<Fleet, Failure> {
     let transport = connect(broker(settings, args)?, is_required).await?;
     let (selector, _) = settings.load_selector()?;
-    Fleet::join(Arc::new(journal), Arc::new(selector), transport, options(settings, args)).await.map_err(fleet_failure)
+    Fleet::join(Arc::new(journal), Arc::new(selector), transport, options(settings, args))
+        .await
+        .map_err(fleet_failure)
 }
 
 async fn leave(args: &LeaveArgs, settings: &Settings) -> Result<Exit, Failure> {
@@ -266,20 +299,29 @@ async fn set_excluded(
 }
 
 /// Makes all nodes forget a domain. Returns false without a fleet.
-pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until: Timestamp) -> Result<bool, Failure> {
+pub(crate) fn forget(
+    settings: &Settings,
+    args: &FleetArgs,
+    domain: &str,
+    until: Timestamp,
+) -> Result<bool, Failure> {
     let Some(nats) = nats(settings, args)? else { return Ok(false) };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
     let told = runtime.block_on(async {
         let transport = connect(nats, true).await?;
         notify_forgotten(&*transport, domain, until).await.map_err(|error| broker_failure(&error))
     });
-    told.map(|()| true)
-        .map_err(|failure| failure.advise("run the same command again to notify the other nodes; it is forgotten here"))
+    told.map(|()| true).map_err(|failure| {
+        failure.advise("run the same command again to notify the other nodes; it is forgotten here")
+    })
 }
 
-/// Forgets a domain in what peers sent to the node of a directory. Returns the number of their attempts, and of nodes
-/// whose evidence snapshot covered the domain; none if no peer has sent anything. `append` passes the tombstone to the
-/// node's own log, unless that has it already.
+/// Forgets a domain in what peers sent to the node of a directory. Returns the number of their
+/// attempts, and of nodes whose evidence snapshot covered the domain; none if no peer has sent
+/// anything. `append` passes the tombstone to the node's own log, unless that has it already.
 pub(crate) fn forget_peer_evidence(
     dir: &Path,
     domain: &str,
@@ -289,26 +331,34 @@ pub(crate) fn forget_peer_evidence(
     if !dir.join(peer_store::FOLDER).is_dir() {
         return Ok(None);
     }
-    // With the tombstone the node notifies the others when it joins, and their snapshots leave out the domain.
+    // With the tombstone the node notifies the others when it joins, and their snapshots leave out
+    // the domain.
     append(&Tombstone { target: TombstoneTarget::Domain(domain.to_owned()), at: until })?;
     let found = peer_store::forget(dir, domain, until).map_err(fleet_failure)?;
     Ok(found.map(|found| (found.attempts, found.folded as u64)))
 }
 
 async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    let own = NodeState::load(&settings.data_dir()?).map_err(fleet_failure)?.map(|state| state.node_id);
+    let own =
+        NodeState::load(&settings.data_dir()?).map_err(fleet_failure)?.map(|state| state.node_id);
     let transport = connect(broker(settings, &args.fleet)?, true).await?;
-    let listed = transport.cells().list(Table::Nodes).await.map_err(|error| broker_failure(&error))?;
+    let listed =
+        transport.cells().list(Table::Nodes).await.map_err(|error| broker_failure(&error))?;
     let nodes: Vec<NodeId> = listed.iter().filter_map(|(name, _)| name.parse().ok()).collect();
     let (selector, _) = settings.load_selector()?;
     for text in &args.urls {
         let url = fetchwise::heuristic::url::parse(text).map_err(Failure::usage)?;
         let shown = selector.heuristics(&url).map_err(Failure::usage)?;
-        let of = |kind: &str| shown.iter().find(|shown| &*shown.kind == kind).map(|shown| &*shown.value);
+        let of =
+            |kind: &str| shown.iter().find(|shown| &*shown.kind == kind).map(|shown| &*shown.value);
         let owner = owner(of("site").or(of("domain")).unwrap_or_default(), &nodes);
         let is_own = owner.is_some() && owner == own;
         match out.json {
-            true => out.object(&OwnerJson { url: text, owner: owner.map(|owner| owner.to_string()), own: is_own })?,
+            true => out.object(&OwnerJson {
+                url: text,
+                owner: owner.map(|owner| owner.to_string()),
+                own: is_own,
+            })?,
             false => match owner {
                 Some(owner) => out.line(format_args!("{owner} {}", plain(text)))?,
                 None => out.line(format_args!("none {}", plain(text)))?,
@@ -318,13 +368,20 @@ async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Output) -> Resu
     Ok(Exit::Done)
 }
 
-fn print_permissions(args: &PermissionsArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    let own = NodeState::load(&settings.data_dir()?).map_err(fleet_failure)?.map(|state| state.node_id);
+fn print_permissions(
+    args: &PermissionsArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
+    let own =
+        NodeState::load(&settings.data_dir()?).map_err(fleet_failure)?.map(|state| state.node_id);
     let node = args.node.or(own).ok_or_else(|| {
         Failure::usage("missing node: this data directory has never joined a fleet")
             .advise("give a node, as `fetchwise fleet status` prints it")
     })?;
     let options = options(settings, &args.fleet);
-    out.line(permissions(&options.pool, node, &args.queue).map_err(|error| broker_failure(&error))?)?;
+    out.line(
+        permissions(&options.pool, node, &args.queue).map_err(|error| broker_failure(&error))?,
+    )?;
     Ok(Exit::Done)
 }

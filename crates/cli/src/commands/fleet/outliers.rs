@@ -44,14 +44,20 @@ struct DifferenceJson<'a> {
     others_success_rate: f64,
 }
 
-/// Compares the single attempts of the last week in the directory: the node's own and those of peers.
-pub(super) fn compare(dir: &Path, status: &FleetStatus, settings: &Settings) -> Result<OutlierReport, Failure> {
+/// Compares the single attempts of the last week in the directory: the node's own and those of
+/// peers.
+pub(super) fn compare(
+    dir: &Path,
+    status: &FleetStatus,
+    settings: &Settings,
+) -> Result<OutlierReport, Failure> {
     let own: NodeId = status.node.parse().map_err(Failure::failed)?;
     let now = settings.clock.now();
     let mut compare = OutlierDetector::default();
     log_scan::attempts(dir, |attempt| {
-        let domain =
-            attempt.heuristic("domain").filter(|_| attempt.weight > 0.0 && now.since(attempt.attempted_at) <= MAX_AGE);
+        let domain = attempt
+            .heuristic("domain")
+            .filter(|_| attempt.weight > 0.0 && now.since(attempt.attempted_at) <= MAX_AGE);
         if let Some(domain) = domain {
             compare.observe(own, domain, &attempt.fetcher, attempt.success);
         }
@@ -67,7 +73,15 @@ pub(super) fn compare(dir: &Path, status: &FleetStatus, settings: &Settings) -> 
 
 pub(super) fn json(compared: &OutlierReport) -> ComparedJson<'_> {
     let difference = |of| {
-        let RateDifference { domain, fetcher, attempts, success_rate, others_attempts, others_success_rate, .. }: &RateDifference = of;
+        let RateDifference {
+            domain,
+            fetcher,
+            attempts,
+            success_rate,
+            others_attempts,
+            others_success_rate,
+            ..
+        }: &RateDifference = of;
         DifferenceJson {
             domain,
             fetcher,
@@ -83,7 +97,11 @@ pub(super) fn json(compared: &OutlierReport) -> ComparedJson<'_> {
         sites: outlier.sites,
         differences: outlier.differences.iter().map(difference).collect(),
     });
-    ComparedJson { compared_nodes: compared.nodes, shared_sites: compared.shared_sites, outliers: outliers.collect() }
+    ComparedJson {
+        compared_nodes: compared.nodes,
+        shared_sites: compared.shared_sites,
+        outliers: outliers.collect(),
+    }
 }
 
 pub(super) fn show(compared: &OutlierReport, out: &mut Output) -> Result<(), Failure> {

@@ -1,5 +1,5 @@
-//! Short membership in a fleet, for a command that writes to the log and does not crawl: it publishes what it wrote and
-//! leaves.
+//! Short membership in a fleet, for a command that writes to the log and does not crawl: it
+//! publishes what it wrote and leaves.
 //!
 //! Invariants: a node that may not join fails before it writes anything.
 //!
@@ -32,8 +32,8 @@ pub(crate) struct FleetSession {
     journal: Arc<Journal>,
 }
 
-/// Joins the fleet that the settings name, if there is one. If the broker is unavailable, the node publishes when it
-/// next joins, unless the settings require the broker.
+/// Joins the fleet that the settings name, if there is one. If the broker is unavailable, the node
+/// publishes when it next joins, unless the settings require the broker.
 pub(crate) fn open_session(
     settings: &Settings,
     args: &FleetArgs,
@@ -41,18 +41,27 @@ pub(crate) fn open_session(
 ) -> Result<Option<FleetSession>, Failure> {
     let Some(nats) = nats(settings, args)? else { return Ok(None) };
     let (selector, _) = settings.load_selector()?;
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(Failure::failed)?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
     let fleet = runtime.block_on(async {
         let transport = connect(nats, settings.config.fleet.required).await?;
-        let joining = Fleet::join(Arc::clone(journal), Arc::new(selector), transport, options(settings, args));
+        let joining = Fleet::join(
+            Arc::clone(journal),
+            Arc::new(selector),
+            transport,
+            options(settings, args),
+        );
         joining.await.map_err(fleet_failure)
     })?;
     Ok(Some(FleetSession { runtime, fleet, journal: Arc::clone(journal) }))
 }
 
 impl FleetSession {
-    /// Publishes the rest and releases the log. Returns whether the broker has everything; otherwise reports the
-    /// reason.
+    /// Publishes the rest and releases the log. Returns whether the broker has everything;
+    /// otherwise reports the reason.
     pub(crate) fn end(self) -> bool {
         let Self { runtime, fleet, journal } = self;
         let told = runtime.block_on(async {
@@ -62,7 +71,10 @@ impl FleetSession {
         });
         runtime.shutdown_timeout(Duration::from_millis(500));
         if let Err(why) = &told {
-            note(format_args!("warning: {}: the rest follows when this node next joins the fleet", plain(why)));
+            note(format_args!(
+                "warning: {}: the rest follows when this node next joins the fleet",
+                plain(why)
+            ));
         }
         told.is_ok()
     }
@@ -88,7 +100,9 @@ async fn publish_all(fleet: &Fleet, journal: &Journal) -> Result<(), String> {
         if let Some(why) = status.stopped {
             return Err(format!("this node publishes nothing ({why})"));
         }
-        if moved.elapsed() >= PUBLISH_TIMEOUT || !status.broker && moved.elapsed() >= PUBLISH_TIMEOUT / 4 {
+        if moved.elapsed() >= PUBLISH_TIMEOUT
+            || !status.broker && moved.elapsed() >= PUBLISH_TIMEOUT / 4
+        {
             return Err("the broker does not accept the imported attempts".to_owned());
         }
         tokio::time::sleep(CHECK_INTERVAL).await;
@@ -101,7 +115,9 @@ fn bar(len: u64) -> ProgressBar {
         true => ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr()),
         false => ProgressBar::hidden(),
     };
-    if let Ok(style) = ProgressStyle::with_template("notifying the fleet {bar:40} {human_pos}/{human_len} {eta}") {
+    if let Ok(style) =
+        ProgressStyle::with_template("notifying the fleet {bar:40} {human_pos}/{human_len} {eta}")
+    {
         bar.set_style(style);
     }
     bar

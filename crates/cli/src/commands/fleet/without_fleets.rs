@@ -1,6 +1,8 @@
-//! A build without fleets: options and commands that name a fleet fail, and all others work without one.
+//! A build without fleets: options and commands that name a fleet fail, and all others work without
+//! one.
 //!
-//! Invariants: the signatures are those of `join`, `operator_commands` and `session`. A configured fleet is never ignored.
+//! Invariants: the signatures are those of `join`, `operator_commands` and `session`. A configured
+//! fleet is never ignored.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -79,7 +81,12 @@ pub(crate) fn open_session(
 }
 
 /// Returns false, unless the settings name a fleet.
-pub(crate) fn forget(settings: &Settings, args: &FleetArgs, _: &str, _: Timestamp) -> Result<bool, Failure> {
+pub(crate) fn forget(
+    settings: &Settings,
+    args: &FleetArgs,
+    _: &str,
+    _: Timestamp,
+) -> Result<bool, Failure> {
     check(settings, args).map(|()| false)
 }
 

@@ -44,14 +44,19 @@ struct PurgedJson<'a> {
 }
 
 /// Runs the command.
-pub(super) async fn queue(args: &QueueArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) async fn queue(
+    args: &QueueArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let nats = nats(settings, &args.fleet)?.ok_or_else(|| {
         Failure::usage("missing broker")
             .advise("give one with --fleet nats://127.0.0.1:4222, or with fleet.url in the config")
     })?;
     let transport = connect(nats, true).await?;
     let lease = options(settings, &args.fleet).timing.lease;
-    let found = inspect(&*transport, &args.name, lease).await.map_err(|error| broker_failure(&error))?;
+    let found =
+        inspect(&*transport, &args.name, lease).await.map_err(|error| broker_failure(&error))?;
     if args.purge {
         return purge(args, &found, &*transport, out).await;
     }
@@ -74,11 +79,14 @@ async fn purge(
     if found.left > 0 && !args.yes && !confirm(&args.name, found.left)? {
         return Err(Failure::refused("nothing was removed"));
     }
-    let queues = transport.work_queues().ok_or_else(|| Failure::failed("this broker has no work queues"))?;
+    let queues =
+        transport.work_queues().ok_or_else(|| Failure::failed("this broker has no work queues"))?;
     let purged = queues.purge(&args.name).await.map_err(|error| broker_failure(&error))?;
     match out.json {
         true => out.object(&PurgedJson { queue: &args.name, purged })?,
-        false => out.line(format_args!("queue {}: {} removed", plain(&args.name), links(purged)))?,
+        false => {
+            out.line(format_args!("queue {}: {} removed", plain(&args.name), links(purged)))?
+        }
     }
     Ok(Exit::Done)
 }
@@ -86,7 +94,8 @@ async fn purge(
 /// Asks on a terminal whether to remove the links.
 fn confirm(name: &str, left: u64) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("missing confirmation").advise("--yes removes the links without a question"));
+        return Err(Failure::usage("missing confirmation")
+            .advise("--yes removes the links without a question"));
     }
     let mut terminal = std::io::stderr();
     let asked = write!(terminal, "remove {} from the queue {}? [y/N] ", links(left), plain(name));
@@ -116,7 +125,12 @@ fn json<'a>(name: &'a str, found: &'a QueueOverview) -> QueueJson<'a> {
 fn lines(name: &str, found: &QueueOverview) -> Vec<String> {
     let mut first = match found.left {
         0 => format!("queue {}: empty", plain(name)),
-        left => format!("queue {}: {} left, {} in progress", plain(name), links(left), found.in_progress),
+        left => format!(
+            "queue {}: {} left, {} in progress",
+            plain(name),
+            links(left),
+            found.in_progress
+        ),
     };
     if let Some(age) = age(found.oldest_at, found.now) {
         first.push_str(&format!(", the oldest for {}", span(age)));
@@ -125,7 +139,11 @@ fn lines(name: &str, found: &QueueOverview) -> Vec<String> {
     lines.extend(found.nodes.iter().map(|of| {
         let sites = counted(of.sites as usize, "site", "sites");
         let absent = if of.is_present { "" } else { ", absent: its sites go to other nodes" };
-        format!("  node {}: {} in progress of {sites}{absent}", plain(&of.node), links(of.in_progress))
+        format!(
+            "  node {}: {} in progress of {sites}{absent}",
+            plain(&of.node),
+            links(of.in_progress)
+        )
     }));
     lines
 }
@@ -154,7 +172,8 @@ mod tests {
             is_present,
         };
         let nodes = vec![node("a", 3, 36, true), node("b", 1, 1, false)];
-        let found = QueueOverview { left: 2_705, in_progress: 37, oldest_at: at(0), now: at(7_440), nodes };
+        let found =
+            QueueOverview { left: 2_705, in_progress: 37, oldest_at: at(0), now: at(7_440), nodes };
         let want = [
             "queue crawl: 2,705 links left, 37 in progress, the oldest for 2 h 4 min",
             "  node a: 36 links in progress of 3 sites",

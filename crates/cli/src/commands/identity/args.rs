@@ -1,5 +1,8 @@
 //! The syntax of `identity`. Every build parses it.
-#![cfg_attr(not(feature = "identity"), allow(dead_code, reason = "read only with the feature identity"))]
+#![cfg_attr(
+    not(feature = "identity"),
+    allow(dead_code, reason = "read only with the feature identity")
+)]
 
 use std::path::PathBuf;
 
@@ -7,13 +10,15 @@ use clap::{Args, Subcommand, ValueEnum};
 
 /// Sign requests: keys, what the crawler publishes, and checks of both
 ///
-/// The config names the agent, the https origin that publishes the keys. A signature without a registration changes
-/// nothing at most vendors.
+/// The config names the agent, the https origin that publishes the keys. A signature without a
+/// registration changes nothing at most vendors.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  fetchwise identity init --agent https://bot.example --name ExampleBot\n  \
+#[command(
+    after_help = "Examples:\n  fetchwise identity init --agent https://bot.example --name ExampleBot\n  \
     fetchwise identity directory --out site --config fetchwise.toml\n  \
     fetchwise identity check --config fetchwise.toml\n  \
-    fetchwise identity sign https://shop.example/ --config fetchwise.toml")]
+    fetchwise identity sign https://shop.example/ --config fetchwise.toml"
+)]
 pub(crate) struct IdentityCommand {
     #[command(subcommand)]
     pub(crate) what: IdentitySubcommand,
@@ -51,8 +56,8 @@ pub(crate) struct ShowArgs {}
 
 /// Exchange the key
 ///
-/// The directory has the new key at once. It signs after a day, because verifiers may cache the directory for a day. The
-/// old key stays in the directory for a day more.
+/// The directory has the new key at once. It signs after a day, because verifiers may cache the
+/// directory for a day. The old key stays in the directory for a day more.
 #[derive(Debug, Args)]
 pub(crate) struct RotateArgs {
     /// Sign with the new key at once, and delete all old keys
@@ -107,8 +112,8 @@ pub(crate) struct CheckArgs {}
 
 /// Record that a vendor has registered the crawler
 ///
-/// What signed requests met behind this vendor before is then not held against them. The record lies in the data
-/// directory.
+/// What signed requests met behind this vendor before is then not held against them. The record
+/// lies in the data directory.
 #[derive(Debug, Args)]
 pub(crate) struct RegisteredArgs {
     /// The vendor, such as cloudflare, akamai, aws, datadome or human

@@ -49,7 +49,11 @@ struct RotateJson<'a> {
 }
 
 /// Runs `init`.
-pub(super) fn init(args: &InitArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn init(
+    args: &InitArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let config = &settings.config.identity;
     let given = |arg: &Option<String>, set: &Option<String>| arg.clone().or_else(|| set.clone());
     let missing = |option: &str| Failure::usage(format_args!("missing option --{option}"));
@@ -67,7 +71,8 @@ pub(super) fn init(args: &InitArgs, settings: &Settings, out: &mut Output) -> Re
     let keys = dir.init(now).map_err(|error| failure(settings, &error))?;
     let kid = keys.entries().first().map_or("", |entry| entry.key.kid());
     let text = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    let mut section = format!("[identity]\nagent = {}\nname = {}\n", text(agent.origin()), text(&name));
+    let mut section =
+        format!("[identity]\nagent = {}\nname = {}\n", text(agent.origin()), text(&name));
     if let Some(contact) = &contact {
         section += &format!("contact = {}\n", text(contact));
     }
@@ -75,7 +80,12 @@ pub(super) fn init(args: &InitArgs, settings: &Settings, out: &mut Output) -> Re
         section += &format!("keys = {}\n", text(&path.to_string_lossy()));
     }
     if out.json {
-        let json = InitJson { kid, keys: dir.path().display().to_string(), agent: agent.origin(), config: &section };
+        let json = InitJson {
+            kid,
+            keys: dir.path().display().to_string(),
+            agent: agent.origin(),
+            config: &section,
+        };
         out.object(&json)?;
     } else {
         out.raw(section.as_bytes())?;
@@ -141,9 +151,15 @@ fn rows(keys: &KeySet, now: i64) -> Vec<KeyJson<'_>> {
 }
 
 /// Runs `rotate`.
-pub(super) fn rotate(args: &RotateArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn rotate(
+    args: &RotateArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let now = seconds(settings.clock.now());
-    let rotation = key_dir(settings)?.rotate(now, args.compromised).map_err(|error| failure(settings, &error))?;
+    let rotation = key_dir(settings)?
+        .rotate(now, args.compromised)
+        .map_err(|error| failure(settings, &error))?;
     if out.json {
         out.object(&RotateJson {
             kid: &rotation.kid,
@@ -155,7 +171,9 @@ pub(super) fn rotate(args: &RotateArgs, settings: &Settings, out: &mut Output) -
         out.line(format_args!("key {} signs from {}", rotation.kid, time(rotation.signs_from)))?;
         for kid in &rotation.old {
             match rotation.old_until {
-                Some(until) => out.line(format_args!("key {kid} stays published until {}", time(until)))?,
+                Some(until) => {
+                    out.line(format_args!("key {kid} stays published until {}", time(until)))?
+                }
                 None => out.line(format_args!("key {kid} is deleted"))?,
             }
         }

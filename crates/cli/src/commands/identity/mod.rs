@@ -1,8 +1,8 @@
 //! `identity`: the keys of signed requests, what the crawler publishes, and checks of both.
 //!
-//! `args` is the syntax, which every build has. With the feature `identity`, `keys` creates, shows and exchanges keys,
-//! `publish` writes and checks what is published, `requests` signs and verifies, and `registered` records
-//! registrations.
+//! `args` is the syntax, which every build has. With the feature `identity`, `keys` creates, shows
+//! and exchanges keys, `publish` writes and checks what is published, `requests` signs and
+//! verifies, and `registered` records registrations.
 
 mod args;
 #[cfg(feature = "identity")]
@@ -24,7 +24,11 @@ use crate::terminal::output::Output;
 
 /// Runs the command.
 #[cfg(feature = "identity")]
-pub(crate) fn run(command: &IdentityCommand, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    command: &IdentityCommand,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     match &command.what {
         IdentitySubcommand::Init(args) => keys::init(args, settings, out),
         IdentitySubcommand::Show(_) => keys::show(settings, out),

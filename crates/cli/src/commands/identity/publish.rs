@@ -1,7 +1,7 @@
 //! `identity directory` and `check`: what the agent publishes.
 //!
-//! Invariants: `check` follows no redirect, connects only where the address guard allows it, and reads at most
-//! [`MAX_BODY`] bytes within [`DEADLINE`].
+//! Invariants: `check` follows no redirect, connects only where the address guard allows it, and
+//! reads at most [`MAX_BODY`] bytes within [`DEADLINE`].
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,11 @@ struct CheckJson<'a> {
 }
 
 /// Runs `directory`.
-pub(super) fn directory(args: &DirectoryArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn directory(
+    args: &DirectoryArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let profile = profile(settings)?;
     let keys = key_source(settings)?.load().map_err(|error| failure(settings, &error))?;
     let now = settings.clock.now();
@@ -49,7 +53,9 @@ pub(super) fn directory(args: &DirectoryArgs, settings: &Settings, out: &mut Out
     ];
     for (path, text) in files {
         let file = args.out.join(path.trim_start_matches('/'));
-        write(&file, &text).map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", shown(&file))))?;
+        write(&file, &text).map_err(|error| {
+            Failure::failed(format_args!("cannot write {}: {error}", shown(&file)))
+        })?;
         if !out.json {
             out.line(shown(&file))?;
         }
@@ -76,21 +82,31 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
 pub(super) fn check(settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let profile = profile(settings)?;
     let keys = key_source(settings)?.load().map_err(|error| failure(settings, &error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
     let mut http = HttpFetcher::builder().guard(guard(settings, &CrawlOptions::default())?);
     if let Some(file) = &settings.config.http.ca_file {
         http = http.ca_file(file).map_err(Failure::usage)?;
     }
     let http = http.build().map_err(Failure::usage)?;
-    let (directory_url, card_url) = (profile.agent.directory_url().to_owned(), profile.agent.url_of(CARD_PATH));
-    let got = runtime.block_on(async { (get(&http, &directory_url).await, get(&http, &card_url).await) });
+    let (directory_url, card_url) =
+        (profile.agent.directory_url().to_owned(), profile.agent.url_of(CARD_PATH));
+    let got =
+        runtime.block_on(async { (get(&http, &directory_url).await, get(&http, &card_url).await) });
     // A name lookup blocks a thread that cannot be stopped.
     runtime.shutdown_timeout(Duration::from_millis(500));
     let mut findings = Findings::default();
     match got.0 {
         Err(problem) => findings.problems.push(format!("{directory_url}: {problem}")),
         Ok(response) => {
-            findings.add_directory(&response, &keys, &profile.agent.authority(), seconds(settings.clock.now()));
+            findings.add_directory(
+                &response,
+                &keys,
+                &profile.agent.authority(),
+                seconds(settings.clock.now()),
+            );
         }
     }
     match got.1 {
@@ -133,10 +149,19 @@ struct Findings {
 
 impl Findings {
     /// Compares the published directory with the own keys.
-    fn add_directory(&mut self, response: &Response, keys: &KeySet, authority: &str, now: UnixSeconds) {
+    fn add_directory(
+        &mut self,
+        response: &Response,
+        keys: &KeySet,
+        authority: &str,
+        now: UnixSeconds,
+    ) {
         let media = header(response, "content-type").unwrap_or_default();
         if media.split(';').next().unwrap_or_default().trim() != directory::MEDIA_TYPE {
-            let problem = format!("the directory has the content type {media:?}, expected {}", directory::MEDIA_TYPE);
+            let problem = format!(
+                "the directory has the content type {media:?}, expected {}",
+                directory::MEDIA_TYPE
+            );
             self.problems.push(problem);
         }
         let body = response.body.head();
@@ -145,7 +170,10 @@ impl Findings {
             self.warnings.push("the directory is not signed; some vendors expect that".to_owned());
             return;
         }
-        let lower = response.headers.iter().map(|header| (header.name.to_ascii_lowercase(), header.value.to_string()));
+        let lower = response
+            .headers
+            .iter()
+            .map(|header| (header.name.to_ascii_lowercase(), header.value.to_string()));
         let headers: Vec<(String, String)> = lower.collect();
         let proof = verify::is_directory_signed(keys, authority, body, &headers, now);
         self.problems.extend(proof.err().map(|error| error.to_string()));
@@ -153,10 +181,12 @@ impl Findings {
 
     /// Compares the published card with its own URL and that of the directory.
     fn add_card(&mut self, response: &Response, card_url: &str, directory_url: &str) {
-        let card = serde_json::from_slice::<serde_json::Value>(response.body.head()).unwrap_or_default();
+        let card =
+            serde_json::from_slice::<serde_json::Value>(response.body.head()).unwrap_or_default();
         for (key, expected) in [("client_id", card_url), ("jwks_uri", directory_url)] {
             if card[key] != expected {
-                self.problems.push(format!("the card's {key} is {}, expected {expected:?}", card[key]));
+                self.problems
+                    .push(format!("the card's {key} is {}, expected {expected:?}", card[key]));
             }
         }
     }
@@ -165,7 +195,8 @@ impl Findings {
 /// Requests a document of the agent.
 async fn get(http: &HttpFetcher, url: &str) -> Result<Response, String> {
     let url: Url = url.parse().map_err(|error| format!("{error}"))?;
-    let limits = Limits { deadline: DEADLINE, max_body: MAX_BODY, max_redirects: 0, ..Limits::default() };
+    let limits =
+        Limits { deadline: DEADLINE, max_body: MAX_BODY, max_redirects: 0, ..Limits::default() };
     let response = http.fetch(Request::new(&url, &limits)).await.map_err(|error| error.message)?;
     match response.status {
         200 => Ok(response),
@@ -174,5 +205,9 @@ async fn get(http: &HttpFetcher, url: &str) -> Result<Response, String> {
 }
 
 fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
-    response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| &*header.value)
+    response
+        .headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case(name))
+        .map(|header| &*header.value)
 }

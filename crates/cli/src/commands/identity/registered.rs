@@ -17,14 +17,19 @@ struct RegisteredJson<'a> {
 }
 
 /// Runs the command.
-pub(super) fn registered(args: &RegisteredArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn registered(
+    args: &RegisteredArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let given = args.vendor.to_ascii_lowercase();
     let vendor = vendor_of_blocks(&given);
     // The vendors whose blocks are known: evidence behind another one cannot be told apart.
     let known = settings.detector()?.vendors();
     if !known.iter().any(|name| **name == *vendor) {
         let unknown = UnknownName::new("vendor", &args.vendor, known.iter().map(|name| &**name));
-        return Err(Failure::usage(unknown).advise("blocks of a vendor need a rule with its name: see `--rules`"));
+        return Err(Failure::usage(unknown)
+            .advise("blocks of a vendor need a rule with its name: see `--rules`"));
     }
     let now = settings.clock.now();
     Registrations::add(&settings.data_dir()?, vendor, now.as_millis()).map_err(Failure::failed)?;
@@ -33,6 +38,8 @@ pub(super) fn registered(args: &RegisteredArgs, settings: &Settings, out: &mut O
         true => out.object(&RegisteredJson { vendor, registered_at })?,
         false => out.line(format_args!("{vendor}: registered since {registered_at}"))?,
     }
-    note("fetchwise: run the command on each machine that crawls; crawls that are running read it at their next start");
+    note(
+        "fetchwise: run the command on each machine that crawls; crawls that are running read it at their next start",
+    );
     Ok(Exit::Done)
 }

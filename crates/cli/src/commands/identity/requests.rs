@@ -34,9 +34,14 @@ struct VerifyJson<'a> {
 }
 
 /// Runs `sign`.
-pub(super) fn sign(args: &SignArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    let url = Url::parse(&args.url)
-        .map_err(|error| Failure::usage(format_args!("{} is not a valid URL: {error}", plain(&args.url))))?;
+pub(super) fn sign(
+    args: &SignArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
+    let url = Url::parse(&args.url).map_err(|error| {
+        Failure::usage(format_args!("{} is not a valid URL: {error}", plain(&args.url)))
+    })?;
     let is_method = |byte: u8| byte.is_ascii_alphanumeric() || b"-_!#$%&'*+.^`|~".contains(&byte);
     if args.method.is_empty() || !args.method.bytes().all(is_method) {
         return Err(Failure::usage(format_args!("invalid method {:?}", args.method)));
@@ -50,7 +55,9 @@ pub(super) fn sign(args: &SignArgs, settings: &Settings, out: &mut Output) -> Re
         ));
     }
     let signed = signer.sign(&request, seconds(now)).map_err(|error| {
-        Failure::usage(error).advise("see `fetchwise identity show`; exchange the key with `fetchwise identity rotate`")
+        Failure::usage(error).advise(
+            "see `fetchwise identity show`; exchange the key with `fetchwise identity rotate`",
+        )
     })?;
     if out.json {
         out.object(&SignJson { headers: signed.iter().into_iter().collect() })?;
@@ -63,13 +70,20 @@ pub(super) fn sign(args: &SignArgs, settings: &Settings, out: &mut Output) -> Re
 }
 
 /// Runs `verify`.
-pub(super) fn verify(args: &VerifyArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn verify(
+    args: &VerifyArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let mut raw = Vec::new();
     let read = match is_stdin(&args.request) {
         true => io::stdin().lock().take(MAX_REQUEST).read_to_end(&mut raw),
-        false => fs::File::open(&args.request).and_then(|file| file.take(MAX_REQUEST).read_to_end(&mut raw)),
+        false => fs::File::open(&args.request)
+            .and_then(|file| file.take(MAX_REQUEST).read_to_end(&mut raw)),
     };
-    read.map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", shown(&args.request))))?;
+    read.map_err(|error| {
+        Failure::usage(format_args!("cannot read {}: {error}", shown(&args.request)))
+    })?;
     let keys = key_source(settings)?.load().map_err(|error| failure(settings, &error))?;
     let own = settings.config.identity.agent.is_some().then(|| agent(settings)).transpose()?;
     let scheme = match args.scheme {
@@ -77,8 +91,8 @@ pub(super) fn verify(args: &VerifyArgs, settings: &Settings, out: &mut Output) -
         SchemeArg::Http => "http",
     };
     let now = seconds(settings.clock.now());
-    let checked =
-        RawRequest::parse(&raw, scheme).and_then(|request| verifier::verify(&request, &keys, own.as_ref(), now));
+    let checked = RawRequest::parse(&raw, scheme)
+        .and_then(|request| verifier::verify(&request, &keys, own.as_ref(), now));
     if out.json {
         let valid = checked.as_ref().ok();
         out.object(&VerifyJson {
@@ -90,7 +104,13 @@ pub(super) fn verify(args: &VerifyArgs, settings: &Settings, out: &mut Output) -
         })?;
         return Ok(if valid.is_some() { Exit::Done } else { Exit::Failed });
     }
-    let valid = checked.map_err(|error| Failure::failed(format_args!("wrong signature: {error}")))?;
-    out.line(format_args!("valid: {} by key {}, covers {}", valid.label, valid.kid, valid.components.join(" ")))?;
+    let valid =
+        checked.map_err(|error| Failure::failed(format_args!("wrong signature: {error}")))?;
+    out.line(format_args!(
+        "valid: {} by key {}, covers {}",
+        valid.label,
+        valid.kid,
+        valid.components.join(" ")
+    ))?;
     Ok(Exit::Done)
 }

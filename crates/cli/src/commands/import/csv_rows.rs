@@ -1,4 +1,5 @@
-//! Attempts from CSV, in the form that `export --format csv` writes: each row becomes a line of JSON.
+//! Attempts from CSV, in the form that `export --format csv` writes: each row becomes a line of
+//! JSON.
 //!
 //! Must not know: what an attempt is.
 
@@ -12,8 +13,18 @@ pub(super) const COMPUTED: [&str; 5] = ["domain", "site", "cost", "bytes", "visi
 /// The columns with a JSON value in each cell.
 const JSON_COLUMNS: [&str; 2] = ["response_headers", "heuristics"];
 /// The columns with text in each cell, which may look like another type.
-const TEXT_COLUMNS: [&str; 10] =
-    ["id", "link", "url", "fetcher", "error_type", "source", "hint", "shadow_fetcher", "rule", "arm"];
+const TEXT_COLUMNS: [&str; 10] = [
+    "id",
+    "link",
+    "url",
+    "fetcher",
+    "error_type",
+    "source",
+    "hint",
+    "shadow_fetcher",
+    "rule",
+    "arm",
+];
 
 /// The head of a CSV file.
 pub(super) struct CsvHead(Vec<String>);
@@ -28,8 +39,10 @@ impl CsvHead {
 
     /// Returns the rest of a row whose quoted cells span several lines.
     pub(super) fn complete(lines: &mut Lines, mut first: Line) -> std::io::Result<Line> {
-        let is_odd = |text: &str| !memchr::memchr_iter(b'"', text.as_bytes()).count().is_multiple_of(2);
-        // Each line is counted once, so that a quote that is never closed costs no more than reading the file.
+        let is_odd =
+            |text: &str| !memchr::memchr_iter(b'"', text.as_bytes()).count().is_multiple_of(2);
+        // Each line is counted once, so that a quote that is never closed costs no more than
+        // reading the file.
         let mut is_open = first.text.as_ref().is_ok_and(|text| is_odd(text));
         while is_open
             && let Ok(text) = &mut first.text
@@ -53,7 +66,11 @@ impl CsvHead {
     pub(super) fn to_json(&self, row: &str) -> Result<String, String> {
         let cells = cells(row).ok_or_else(|| "invalid CSV: expected one row".to_owned())?;
         if cells.len() != self.0.len() {
-            return Err(format!("invalid row: expected {} cells, found {}", self.0.len(), cells.len()));
+            return Err(format!(
+                "invalid row: expected {} cells, found {}",
+                self.0.len(),
+                cells.len()
+            ));
         }
         let mut line = Map::new();
         for (name, cell) in self.0.iter().zip(cells) {
@@ -61,9 +78,8 @@ impl CsvHead {
                 continue;
             }
             let value = match name.as_str() {
-                name if JSON_COLUMNS.contains(&name) => {
-                    serde_json::from_str(&cell).map_err(|error| format!("invalid {name}: {error}"))?
-                }
+                name if JSON_COLUMNS.contains(&name) => serde_json::from_str(&cell)
+                    .map_err(|error| format!("invalid {name}: {error}"))?,
                 name if TEXT_COLUMNS.contains(&name) => Value::from(without_guard(&cell)),
                 "success" | "is_banned" if cell.eq_ignore_ascii_case("true") => Value::from(true),
                 "success" | "is_banned" if cell.eq_ignore_ascii_case("false") => Value::from(false),

@@ -27,8 +27,10 @@ impl Directory {
     pub(super) fn open(args: &ImportArgs, settings: &Settings) -> Result<Self, Failure> {
         let dir = settings.data_dir()?;
         // The later scan of all ids reads everything, so the open need not.
-        let (journal, recovery) =
-            Journal::open(&dir, hashing(JournalOptions::default(), settings).check(OpenCheck::Tail))?;
+        let (journal, recovery) = Journal::open(
+            &dir,
+            hashing(JournalOptions::default(), settings).check(OpenCheck::Tail),
+        )?;
         warn_torn_tail(recovery.torn.as_ref());
         let journal = Arc::new(journal);
         let part = crate::commands::fleet::open_session(settings, &args.fleet, &journal)?;
@@ -37,8 +39,8 @@ impl Directory {
         Ok(Self { dir, journal, selector, part })
     }
 
-    /// Closes the directory after everything is published, and takes a snapshot if one is due. Returns whether the
-    /// fleet was notified of everything; none without a fleet.
+    /// Closes the directory after everything is published, and takes a snapshot if one is due.
+    /// Returns whether the fleet was notified of everything; none without a fleet.
     pub(super) fn close(self, settings: &Settings) -> Result<Option<bool>, Failure> {
         let told = self.part.map(crate::commands::fleet::FleetSession::end);
         match Arc::try_unwrap(self.journal) {

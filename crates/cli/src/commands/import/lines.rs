@@ -24,7 +24,12 @@ use fetchwise_crawl::input::lines::Lines;
 const TELL_EVERY: u64 = 64 << 10;
 
 /// Imports the lines of `file`.
-pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn run(
+    file: &Path,
+    args: &ImportArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let mut records = open(file)?;
     let into = Directory::open(args, settings)?;
     let import = Import::begin(&into.dir, &into.selector)?;
@@ -80,16 +85,24 @@ fn open(file: &Path) -> Result<Records, Failure> {
     match other_format(start) {
         None => Ok(Records::Text { lines, head: None, is_first: true }),
         Some((what, instead)) => {
-            let words = format!("{} is {what}: import reads JSON lines, CSV and Parquet of attempts", shown(file));
+            let words = format!(
+                "{} is {what}: import reads JSON lines, CSV and Parquet of attempts",
+                shown(file)
+            );
             Err(Failure::usage(words).advise(instead))
         }
     }
 }
 
-/// Returns the name of a format that would fail in every line, and what to do; `start` is the first part of the file.
+/// Returns the name of a format that would fail in every line, and what to do; `start` is the first
+/// part of the file.
 fn other_format(start: &[u8]) -> Option<(&'static str, &'static str)> {
     const KNOWN: [(&[u8], &str, &str); 7] = [
-        (b"SQLite format 3\0", "a SQLite database", "for a PocketBase database use import --pocketbase FILE"),
+        (
+            b"SQLite format 3\0",
+            "a SQLite database",
+            "for a PocketBase database use import --pocketbase FILE",
+        ),
         (b"\x1f\x8b", "compressed", "zcat FILE | fetchwise import -"),
         (b"\x28\xb5\x2f\xfd", "compressed", "zstdcat FILE | fetchwise import -"),
         (b"BZh", "compressed", "bzcat FILE | fetchwise import -"),
@@ -104,9 +117,12 @@ fn other_format(start: &[u8]) -> Option<(&'static str, &'static str)> {
     if text.starts_with(b"[") {
         return Some(("a JSON array", "jq -c '.[]' FILE | fetchwise import -"));
     }
-    let lines = || text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-    let is_csv =
-        lines().next().is_some_and(|line| std::str::from_utf8(line).is_ok_and(|l| CsvHead::parse(l).is_some()));
+    let lines = || {
+        text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
+    };
+    let is_csv = lines()
+        .next()
+        .is_some_and(|line| std::str::from_utf8(line).is_ok_and(|l| CsvHead::parse(l).is_some()));
     // The error of a single line says what is wrong with it.
     let is_known = is_csv || lines().nth(1).is_none() || lines().any(|line| line.starts_with(b"{"));
     let words = "the first line of a CSV file names the columns: url, fetcher, success and attempted_at at least";
@@ -136,7 +152,11 @@ impl Records {
 }
 
 /// Returns the next line, or row of a CSV file, that is not empty.
-fn next_line(lines: &mut Lines, head: &mut Option<CsvHead>, is_first: &mut bool) -> std::io::Result<Option<Record>> {
+fn next_line(
+    lines: &mut Lines,
+    head: &mut Option<CsvHead>,
+    is_first: &mut bool,
+) -> std::io::Result<Option<Record>> {
     let mut skipped = 0;
     while let Some(mut line) = lines.next_line()? {
         if head.is_some() {

@@ -1,4 +1,5 @@
-//! Attempts from Parquet, in the form that `export --format parquet` writes: each row becomes a line of JSON.
+//! Attempts from Parquet, in the form that `export --format parquet` writes: each row becomes a
+//! line of JSON.
 //!
 //! Must not know: what an attempt is.
 
@@ -34,13 +35,17 @@ impl ParquetRows {
         }
         let opened = File::open(file).map_err(|error| unreadable(file, &error))?;
         let bytes = opened.metadata().map_or(0, |metadata| metadata.len());
-        let invalid = |error| Failure::failed(format_args!("{} is not valid Parquet: {error}", shown(file)));
+        let invalid =
+            |error| Failure::failed(format_args!("{} is not valid Parquet: {error}", shown(file)));
         let reader = SerializedFileReader::new(opened).map_err(invalid)?;
         let meta = reader.metadata().file_metadata();
         let has = |name: &str| meta.schema().get_fields().iter().any(|field| field.name() == name);
         if !has("url") || !has("fetcher") {
-            return Err(Failure::usage(format_args!("{} has no columns `url` and `fetcher`", shown(file)))
-                .advise("import reads Parquet with the columns that export --format parquet writes"));
+            return Err(Failure::usage(format_args!(
+                "{} has no columns `url` and `fetcher`",
+                shown(file)
+            ))
+            .advise("import reads Parquet with the columns that export --format parquet writes"));
         }
         let rows = u64::try_from(meta.num_rows()).unwrap_or(1).max(1);
         Ok(Self {
@@ -60,8 +65,14 @@ impl ParquetRows {
         // A group of rows that cannot be read hides what follows it.
         self.is_ended = row.is_err();
         self.number += 1;
-        let text = row.map(|row| object(&row, &COMPUTED).to_string()).map_err(|error| format!("invalid row: {error}"));
-        Some(Record { position: RecordPosition::Row(format!("row {}", self.number)), text, bytes: self.row_bytes })
+        let text = row
+            .map(|row| object(&row, &COMPUTED).to_string())
+            .map_err(|error| format!("invalid row: {error}"));
+        Some(Record {
+            position: RecordPosition::Row(format!("row {}", self.number)),
+            text,
+            bytes: self.row_bytes,
+        })
     }
 }
 
@@ -79,7 +90,10 @@ fn object(row: &Row, but: &[&str]) -> Value {
 /// Returns a list of records with a name and a value as pairs, which JSON has for headers.
 fn pairs(list: Value) -> Value {
     let Value::Array(records) = list else { return list };
-    records.into_iter().map(|record| Value::from(vec![record["name"].clone(), record["value"].clone()])).collect()
+    records
+        .into_iter()
+        .map(|record| Value::from(vec![record["name"].clone(), record["value"].clone()]))
+        .collect()
 }
 
 fn value(field: &Field) -> Value {
@@ -96,7 +110,9 @@ fn value(field: &Field) -> Value {
         Field::TimestampMicros(value) => Value::from(*value / 1000),
         Field::Float(value) => Value::from(*value),
         // Analysis tools write whole numbers that may be missing as floating-point numbers.
-        Field::Double(value) if value.fract() == 0.0 && value.abs() < 9e15 => Value::from(*value as i64),
+        Field::Double(value) if value.fract() == 0.0 && value.abs() < 9e15 => {
+            Value::from(*value as i64)
+        }
         Field::Double(value) => Value::from(*value),
         Field::Str(text) => Value::from(text.as_str()),
         Field::Bytes(bytes) => bytes.as_utf8().map_or(Value::Null, Value::from),

@@ -90,8 +90,13 @@ pub(super) struct Target<'t> {
 }
 
 impl Target<'_> {
-    /// Imports one attempt from a line of JSON. The inner error is that of the line, the outer one that of the log.
-    pub(super) fn take(&mut self, line: &str, summary: &mut Summary) -> Result<Result<Notes, String>, Failure> {
+    /// Imports one attempt from a line of JSON. The inner error is that of the line, the outer one
+    /// that of the log.
+    pub(super) fn take(
+        &mut self,
+        line: &str,
+        summary: &mut Summary,
+    ) -> Result<Result<Notes, String>, Failure> {
         let taken = match self.import.take_line(line, self.journal, self.now) {
             Ok(taken) => taken,
             Err(ImportLineError::Journal(error)) => return Err(error.into()),
@@ -109,7 +114,13 @@ impl Target<'_> {
 
 impl Summary {
     /// Counts and reports an invalid record.
-    pub(super) fn fail(&mut self, source: &str, place: RecordPosition, error: String, bar: &ProgressBar) {
+    pub(super) fn fail(
+        &mut self,
+        source: &str,
+        place: RecordPosition,
+        error: String,
+        bar: &ProgressBar,
+    ) {
         self.failed += 1;
         if self.failed > MAX_LISTED {
             return;
@@ -128,14 +139,20 @@ impl Summary {
     /// Prints the warnings of the import.
     pub(super) fn warn(&self, what: &str) {
         if self.failed > MAX_PRINTED {
-            note(format_args!("{} more invalid {what}; --json lists up to {MAX_LISTED}", self.failed - MAX_PRINTED));
+            note(format_args!(
+                "{} more invalid {what}; --json lists up to {MAX_LISTED}",
+                self.failed - MAX_PRINTED
+            ));
         }
         if !self.unknown_fields.is_empty() {
             let names: Vec<String> = self.unknown_fields.iter().map(|name| plain(name)).collect();
             note(format_args!("warning: ignored unknown fields: {}", names.join(", ")));
         }
         if self.clamped > 0 {
-            note(format_args!("warning: attempts with a future time, changed to the current time: {}", self.clamped));
+            note(format_args!(
+                "warning: attempts with a future time, changed to the current time: {}",
+                self.clamped
+            ));
         }
     }
 

@@ -15,11 +15,14 @@ use fetchwise::rfc3339;
 
 /// Remove old raw attempts and keep their evidence
 ///
-/// If attempts have to go, takes snapshots first, so that evidence is the same before and after. Also removes forgotten attempts, packs the others
-/// into columns and merges small segments. Works alongside a running crawler, whose newest segment it does not touch. It can be interrupted at
+/// If attempts have to go, takes snapshots first, so that evidence is the same before and after.
+/// Also removes forgotten attempts, packs the others into columns and merges small segments. Works
+/// alongside a running crawler, whose newest segment it does not touch. It can be interrupted at
 /// any point.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  fetchwise compact --dry-run\n  fetchwise compact --retain 30 --json")]
+#[command(
+    after_help = "Examples:\n  fetchwise compact --dry-run\n  fetchwise compact --retain 30 --json"
+)]
 pub(crate) struct CompactArgs {
     /// Keep raw attempts for this many days [default: the config's log.retain_days, or 90]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36_500))]
@@ -50,14 +53,25 @@ struct CompactJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    let days = args.retain.or(settings.config.log.retain_days).unwrap_or(maintenance::DEFAULT_RETAIN_DAYS);
+pub(crate) fn run(
+    args: &CompactArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
+    let days =
+        args.retain.or(settings.config.log.retain_days).unwrap_or(maintenance::DEFAULT_RETAIN_DAYS);
     let mut options = CompactOptions::default();
     let retain = Duration::from_secs(u64::from(days) * 86_400);
-    (options.retain, options.trust_clock, options.dry_run) = (retain, args.trust_clock, args.dry_run);
+    (options.retain, options.trust_clock, options.dry_run) =
+        (retain, args.trust_clock, args.dry_run);
     let dir = settings.existing_dir()?;
-    let done =
-        maintenance::compact(&dir, &settings.maintenance_selector()?, &options, settings.clock.now(), &mut bar())?;
+    let done = maintenance::compact(
+        &dir,
+        &settings.maintenance_selector()?,
+        &options,
+        settings.clock.now(),
+        &mut bar(),
+    )?;
     let cutoff = rfc3339::format(done.cutoff);
     if out.json {
         out.object(&CompactJson {
@@ -78,7 +92,10 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Output) -> 
     } else {
         let would = if args.dry_run { " (dry run: nothing was changed)" } else { "" };
         out.line(format_args!("attempts  {}{would}", change(done.attempts.0, done.attempts.1)))?;
-        out.line(format_args!("segments  {}", change(done.segments.0 as u64, done.segments.1 as u64)))?;
+        out.line(format_args!(
+            "segments  {}",
+            change(done.segments.0 as u64, done.segments.1 as u64)
+        ))?;
         out.line(format_args!("bytes     {} -> {}", bytes(done.bytes.0), bytes(done.bytes.1)))?;
         if done.snapshot_bytes > 0 {
             out.line(format_args!("snapshot  {}", bytes(done.snapshot_bytes)))?;

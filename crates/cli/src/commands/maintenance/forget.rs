@@ -11,13 +11,15 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, plain};
 use fetchwise::journal::maintenance::{self, ForgetReport};
-use fetchwise::journal::{Journal, JournalError, JournalOptions, LogError, Tombstone, TombstoneTarget};
+use fetchwise::journal::{
+    Journal, JournalError, JournalOptions, LogError, Tombstone, TombstoneTarget,
+};
 use fetchwise_present::ForgetReportJson;
 
 /// Forget a domain or a link
 ///
-/// Removes its evidence, pauses and risk at once. Its attempts are no longer shown, and the next compact removes them
-/// from disk. In a fleet, all nodes forget a domain.
+/// Removes its evidence, pauses and risk at once. Its attempts are no longer shown, and the next
+/// compact removes them from disk. In a fleet, all nodes forget a domain.
 #[derive(Debug, Args)]
 #[command(
     after_help = "If `fetch` or `serve` uses the data directory, the running process does it.\n\nExamples:\n  fetchwise forget --domain example.org && fetchwise compact\n  fetchwise forget --link \
@@ -36,12 +38,18 @@ pub(crate) struct ForgetArgs {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &ForgetArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     crate::commands::fleet::check(settings, &args.fleet)?;
     let target = match (&args.domain, &args.link) {
         (Some(domain), _) => TombstoneTarget::Domain(read_domain(domain)?),
         (None, Some(link)) => TombstoneTarget::Link(link.clone()),
-        (None, None) => return Err(Failure::usage("missing target: expected --domain D or --link L")),
+        (None, None) => {
+            return Err(Failure::usage("missing target: expected --domain D or --link L"));
+        }
     };
     let now = settings.clock.now();
     let dir = settings.existing_dir()?;
@@ -59,15 +67,18 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Output) -> R
             };
             ForgetOutcome { report, peers, ..ForgetOutcome::default() }
         }
-        Err(error @ JournalError::Log(LogError::Locked { .. })) => match control::ask(&dir, &request(&target))? {
-            Some(answer) => ForgetOutcome::by(&answer),
-            None => return Err(error.into()),
-        },
+        Err(error @ JournalError::Log(LogError::Locked { .. })) => {
+            match control::ask(&dir, &request(&target))? {
+                Some(answer) => ForgetOutcome::by(&answer),
+                None => return Err(error.into()),
+            }
+        }
         Err(error) => return Err(error.into()),
     };
     if let (false, TombstoneTarget::Domain(domain)) = (forgot.is_fleet_notified, &target) {
         // The local part came first, so that it happened even if the broker is unavailable.
-        forgot.is_fleet_notified = crate::commands::fleet::forget(settings, &args.fleet, domain, now)?;
+        forgot.is_fleet_notified =
+            crate::commands::fleet::forget(settings, &args.fleet, domain, now)?;
     }
     forgot.show(&target, out)
 }
@@ -82,7 +93,9 @@ fn append_alone(dir: &Path, stone: &Tombstone) -> Result<(), Failure> {
 /// Returns the request to a running process.
 fn request(target: &TombstoneTarget) -> ControlRequest {
     match target.clone() {
-        TombstoneTarget::Domain(domain) => ControlRequest::Forget { domain: Some(domain), link: None },
+        TombstoneTarget::Domain(domain) => {
+            ControlRequest::Forget { domain: Some(domain), link: None }
+        }
         TombstoneTarget::Link(link) => ControlRequest::Forget { domain: None, link: Some(link) },
     }
 }
@@ -111,7 +124,8 @@ impl ForgetOutcome {
     fn by(answer: &ControlAnswer) -> Self {
         let done = answer.done.clone().unwrap_or_default();
         let mut report = ForgetReport::default();
-        (report.attempts, report.states, report.in_snapshot) = (done.attempts, done.states, done.in_snapshot);
+        (report.attempts, report.states, report.in_snapshot) =
+            (done.attempts, done.states, done.in_snapshot);
         let actor = Some((answer.actor(), answer.pid));
         Self { report, peers: done.peers, is_fleet_notified: done.fleet_notified, actor }
     }
@@ -123,18 +137,27 @@ impl ForgetOutcome {
                 Some((attempts, nodes)) => json.with_peers(attempts, nodes),
                 None => json,
             };
-            out.object(&ForgetOutcomeJson { forgot, pid: self.actor.as_ref().map(|(_, pid)| *pid) })?;
+            out.object(&ForgetOutcomeJson {
+                forgot,
+                pid: self.actor.as_ref().map(|(_, pid)| *pid),
+            })?;
             return Ok(Exit::Done);
         }
         let (attempts, nodes) = self.peers.unwrap_or_default();
         let of_others = match (attempts, nodes) {
             (0, 0) => String::new(),
-            _ => format!("; {attempts} attempts of peers, and evidence of {nodes} nodes, no longer count"),
+            _ => format!(
+                "; {attempts} attempts of peers, and evidence of {nodes} nodes, no longer count"
+            ),
         };
         let (TombstoneTarget::Domain(name) | TombstoneTarget::Link(name)) = target;
         let name = plain(name);
-        let others = if self.is_fleet_notified { "; the other nodes of the fleet are notified" } else { "" };
-        let by = self.actor.as_ref().map_or_else(String::new, |(actor, _)| format!(" (done by {})", plain(actor)));
+        let others =
+            if self.is_fleet_notified { "; the other nodes of the fleet are notified" } else { "" };
+        let by = self
+            .actor
+            .as_ref()
+            .map_or_else(String::new, |(actor, _)| format!(" (done by {})", plain(actor)));
         if self.report.is_nothing() && of_others.is_empty() {
             out.line(format_args!("{name}: nothing to forget{others}{by}"))?;
         } else {

@@ -32,7 +32,11 @@ pub(crate) enum MaintainCommand {
 }
 
 /// Runs one of the commands.
-pub(crate) fn run(command: &MaintainCommand, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    command: &MaintainCommand,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     // Reported before a command repairs it. `verify` reports it itself.
     if !matches!(command, MaintainCommand::Verify(_)) {
         let torn = maintenance::torn_tail(&settings.existing_dir()?).ok().flatten();
@@ -77,9 +81,9 @@ fn damage_json(damage: &[Damage]) -> Vec<DamageJson<'_>> {
 }
 
 fn show_damage(out: &mut Output, damage: &[Damage]) -> Result<(), Failure> {
-    damage
-        .iter()
-        .try_for_each(|damage| out.line(format_args!("{}  {}", styled(ERROR, "damaged"), plain(&damage.to_string()))))
+    damage.iter().try_for_each(|damage| {
+        out.line(format_args!("{}  {}", styled(ERROR, "damaged"), plain(&damage.to_string())))
+    })
 }
 
 /// Returns a callback that shows the progress of maintenance.

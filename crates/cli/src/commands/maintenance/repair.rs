@@ -12,8 +12,8 @@ use fetchwise::journal::maintenance::RepairOptions;
 
 /// Recover the intact part of a damaged data directory
 ///
-/// Copies every damaged range to quarantine/ first. Without an option it does nothing else. A torn tail, which a crash
-/// leaves, is not damage: the next start repairs it.
+/// Copies every damaged range to quarantine/ first. Without an option it does nothing else. A torn
+/// tail, which a crash leaves, is not damage: the next start repairs it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  fetchwise verify\n  fetchwise repair --salvage\n  fetchwise repair --rebuild-manifest"
@@ -37,11 +37,16 @@ struct RepairJson<'a> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &RepairArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &RepairArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let mut options = RepairOptions::default();
     (options.salvage, options.rebuild_manifest) = (args.salvage, args.rebuild_manifest);
     let report = maintenance::repair(&settings.existing_dir()?, options)?;
-    let quarantined: Vec<String> = report.quarantined.iter().map(|path| path.display().to_string()).collect();
+    let quarantined: Vec<String> =
+        report.quarantined.iter().map(|path| path.display().to_string()).collect();
     if out.json {
         out.object(&RepairJson {
             damage: damage_json(&report.damage),
@@ -59,7 +64,10 @@ pub(crate) fn run(args: &RepairArgs, settings: &Settings, out: &mut Output) -> R
             out.line(format_args!("rebuilt {manifest}"))?;
         }
         if report.rewritten > 0 {
-            out.line(format_args!("segments rewritten with their intact records: {}", report.rewritten))?;
+            out.line(format_args!(
+                "segments rewritten with their intact records: {}",
+                report.rewritten
+            ))?;
         }
         if args.salvage && report.remaining.is_empty() {
             for (first, last) in report.damage.iter().filter_map(|damage| damage.records) {
@@ -75,7 +83,9 @@ pub(crate) fn run(args: &RepairArgs, settings: &Settings, out: &mut Output) -> R
         return Ok(Exit::Done);
     }
     if !args.salvage {
-        note("fetchwise: nothing was changed; --salvage rewrites damaged segments with their intact records");
+        note(
+            "fetchwise: nothing was changed; --salvage rewrites damaged segments with their intact records",
+        );
     }
     if !args.rebuild_manifest {
         note("fetchwise: --rebuild-manifest rebuilds damaged SEGMENTS and SNAPSHOT files");

@@ -12,8 +12,9 @@ use fetchwise::journal::maintenance::SnapshotOptions;
 
 /// Save the evidence of all attempts, so that the next start is fast
 ///
-/// A start reads the newest snapshot and the later attempts. Two snapshots are kept; if the newest one is damaged, the
-/// one before it is used and nothing is lost. Works alongside a running crawler.
+/// A start reads the newest snapshot and the later attempts. Two snapshots are kept; if the newest
+/// one is damaged, the one before it is used and nothing is lost. Works alongside a running
+/// crawler.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fetchwise snapshot")]
 pub(crate) struct SnapshotArgs {
@@ -35,7 +36,11 @@ struct SnapshotJson {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &SnapshotArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &SnapshotArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let mut options = SnapshotOptions::default();
     options.trust_clock = args.trust_clock;
     let taken = maintenance::snapshot_with(
@@ -45,7 +50,11 @@ pub(crate) fn run(args: &SnapshotArgs, settings: &Settings, out: &mut Output) ->
         settings.clock.now(),
         &mut bar(),
     )?;
-    let file = taken.file.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
+    let file = taken
+        .file
+        .as_deref()
+        .and_then(|path| path.file_name())
+        .map(|name| name.to_string_lossy().into_owned());
     if out.json {
         out.object(&SnapshotJson {
             covers_seq: taken.covers_seq,

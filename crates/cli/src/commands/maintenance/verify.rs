@@ -13,8 +13,8 @@ use fetchwise::journal::maintenance::{RefoldReport, VerificationReport};
 
 /// Check every byte of the data directory without changing it
 ///
-/// Reads every record, checks every checksum, link and sequence number, and recomputes the newest snapshot from the one
-/// before it and the records after that. Exits with 3 if there is damage.
+/// Reads every record, checks every checksum, link and sequence number, and recomputes the newest
+/// snapshot from the one before it and the records after that. Exits with 3 if there is damage.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fetchwise verify --json")]
 pub(crate) struct VerifyArgs {}
@@ -40,7 +40,8 @@ struct VerifyJson<'a> {
 pub(crate) fn run(_: &VerifyArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let found = maintenance::verify(&settings.existing_dir()?, &mut bar())?;
     warn_torn_tail(found.log.log.torn.as_ref());
-    let damage: Vec<_> = found.log.log.damage.iter().chain(&found.log.snapshot_damage).cloned().collect();
+    let damage: Vec<_> =
+        found.log.log.damage.iter().chain(&found.log.snapshot_damage).cloned().collect();
     let rejected = &found.log.snapshots_rejected;
     let (refold, records, difference) = match &found.refold {
         RefoldReport::Same { records } => ("same", Some(*records), None),
@@ -68,9 +69,18 @@ pub(crate) fn run(_: &VerifyArgs, settings: &Settings, out: &mut Output) -> Resu
         show_damage(out, &damage)?;
         show_damage(out, rejected)?;
         let log = &found.log.log;
-        out.line(format_args!("{} segments, {} records ({})", found.log.segments, log.records, bytes(log.bytes)))?;
+        out.line(format_args!(
+            "{} segments, {} records ({})",
+            found.log.segments,
+            log.records,
+            bytes(log.bytes)
+        ))?;
         show_refold(&found, out)?;
-        out.line(if found.is_sound() { styled(CHOSEN, "sound") } else { styled(ERROR, "not sound") })?;
+        out.line(if found.is_sound() {
+            styled(CHOSEN, "sound")
+        } else {
+            styled(ERROR, "not sound")
+        })?;
     }
     if found.is_sound() {
         return Ok(Exit::Done);
@@ -86,16 +96,16 @@ pub(crate) fn run(_: &VerifyArgs, settings: &Settings, out: &mut Output) -> Resu
 fn show_refold(found: &VerificationReport, out: &mut Output) -> Result<(), Failure> {
     let Some(seq) = found.log.snapshot_seq else { return out.line("no snapshot") };
     match &found.refold {
-        RefoldReport::Same { records } => {
-            out.line(format_args!("the snapshot of records up to {seq} matches them ({records} recomputed)"))
-        }
+        RefoldReport::Same { records } => out.line(format_args!(
+            "the snapshot of records up to {seq} matches them ({records} recomputed)"
+        )),
         RefoldReport::Differs { what } => out.line(format_args!(
             "{} the snapshot of records up to {seq} does not match them: {what}",
             styled(ERROR, "differs")
         )),
-        RefoldReport::NoBase => {
-            out.line(format_args!("snapshot of records up to {seq}, not recomputed: the snapshot before it is damaged"))
-        }
+        RefoldReport::NoBase => out.line(format_args!(
+            "snapshot of records up to {seq}, not recomputed: the snapshot before it is damaged"
+        )),
         _ => out.line(format_args!("snapshot of records up to {seq}")),
     }
 }

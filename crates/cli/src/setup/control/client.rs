@@ -24,20 +24,31 @@ const FORGET_TIME: Duration = Duration::from_secs(600);
 /// The process refuses the request, fails to perform it, or does not answer in time.
 pub(crate) fn ask(dir: &Path, request: &ControlRequest) -> Result<Option<ControlAnswer>, Failure> {
     let failed = |why: &dyn std::fmt::Display| {
-        Failure::failed(format_args!("the process that uses {} did not do it: {why}", dir.display()))
+        Failure::failed(format_args!(
+            "the process that uses {} did not do it: {why}",
+            dir.display()
+        ))
     };
-    let stream = match socket_path(dir, SOCKET).and_then(|(path, _open)| UnixStream::connect(path)) {
+    let stream = match socket_path(dir, SOCKET).and_then(|(path, _open)| UnixStream::connect(path))
+    {
         Ok(stream) => stream,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
+        Err(error)
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+        {
+            return Ok(None);
+        }
         Err(error) => return Err(failed(&error)),
     };
     let line = exchange(&stream, request).map_err(|error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => failed(&"no answer in time"),
         _ => failed(&error),
     })?;
-    let answer: ControlAnswer = serde_json::from_slice(&line).map_err(|_| failed(&"its answer is not valid"))?;
+    let answer: ControlAnswer =
+        serde_json::from_slice(&line).map_err(|_| failed(&"its answer is not valid"))?;
     match &answer.error {
-        Some(error) => Err(Failure::failed(format_args!("{}: {}", plain(&answer.actor()), plain(error)))),
+        Some(error) => {
+            Err(Failure::failed(format_args!("{}: {}", plain(&answer.actor()), plain(error))))
+        }
         None => Ok(Some(answer)),
     }
 }

@@ -1,7 +1,8 @@
 //! The side of the running process: a socket in its data directory, and an answer to each line.
 //!
-//! Invariants: the socket has its mode before it has its name, so nobody else connects in between. The caller has the
-//! lock of the directory, so an older socket there belongs to a process that has ended, and is replaced.
+//! Invariants: the socket has its mode before it has its name, so nobody else connects in between.
+//! The caller has the lock of the directory, so an older socket there belongs to a process that has
+//! ended, and is replaced.
 //!
 //! Must not know: what a request does.
 
@@ -40,9 +41,14 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens in `dir`, whose lock the caller has. `process` is the command that runs. A socket that cannot be created
-    /// is reported, and the process runs without it. Called within a runtime.
-    pub(crate) fn open(dir: &Path, process: &'static str, controlled: impl Controlled) -> Option<Self> {
+    /// Listens in `dir`, whose lock the caller has. `process` is the command that runs. A socket
+    /// that cannot be created is reported, and the process runs without it. Called within a
+    /// runtime.
+    pub(crate) fn open(
+        dir: &Path,
+        process: &'static str,
+        controlled: impl Controlled,
+    ) -> Option<Self> {
         match listen(dir) {
             Ok(listener) => {
                 let (stop, stopped) = watch::channel(false);
@@ -125,7 +131,11 @@ async fn serve<C: Controlled>(
 }
 
 /// Answers one client. One that sends nothing, or is another user, gets no answer.
-async fn answer_client<C: Controlled>(mut stream: UnixStream, process: &'static str, controlled: &C) {
+async fn answer_client<C: Controlled>(
+    mut stream: UnixStream,
+    process: &'static str,
+    controlled: &C,
+) {
     let is_own = |uid: u32| uid == rustix::process::geteuid().as_raw() || uid == 0;
     if !stream.peer_cred().is_ok_and(|peer| is_own(peer.uid())) {
         return;
@@ -144,7 +154,8 @@ async fn answer_client<C: Controlled>(mut stream: UnixStream, process: &'static 
         Ok(done) => (Some(done), None),
         Err(error) => (None, Some(error)),
     };
-    let answer = ControlAnswer { pid: std::process::id(), process: process.to_owned(), done, error };
+    let answer =
+        ControlAnswer { pid: std::process::id(), process: process.to_owned(), done, error };
     let mut line = serde_json::to_vec(&answer).unwrap_or_default();
     line.push(b'\n');
     // A client that has left does not need it.

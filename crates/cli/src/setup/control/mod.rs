@@ -1,10 +1,11 @@
 //! Control of a process that uses a data directory, through a Unix domain socket in that directory.
 //!
-//! A command that finds the directory locked sends one line of JSON, and gets one back. `listener` is the side of the
-//! running process, `client` that of the command.
+//! A command that finds the directory locked sends one line of JSON, and gets one back. `listener`
+//! is the side of the running process, `client` that of the command.
 //!
-//! Invariants: only the user of the running process gets an answer. Every line has a maximum length, and every wait has
-//! an end. A system without Unix domain sockets has no control, and then commands say that the directory is locked.
+//! Invariants: only the user of the running process gets an answer. Every line has a maximum
+//! length, and every wait has an end. A system without Unix domain sockets has no control, and then
+//! commands say that the directory is locked.
 //!
 //! Must not know: how a request is performed.
 
@@ -69,7 +70,8 @@ pub(crate) struct ControlResult {
     pub(crate) states: u64,
     /// Whether a snapshot had evidence of it.
     pub(crate) in_snapshot: bool,
-    /// The forgotten attempts of peers, and the peers with older evidence; none if no peer has sent anything.
+    /// The forgotten attempts of peers, and the peers with older evidence; none if no peer has sent
+    /// anything.
     pub(crate) peers: Option<(u64, u64)>,
     /// Whether the other nodes of the fleet were notified.
     pub(crate) fleet_notified: bool,
@@ -103,13 +105,19 @@ impl ControlAnswer {
 /// Something that performs requests.
 pub(crate) trait Controlled: Send + Sync + 'static {
     /// Performs a request. The error says, for people, why it failed.
-    fn perform(&self, request: ControlRequest) -> impl Future<Output = Result<ControlResult, String>> + Send;
+    fn perform(
+        &self,
+        request: ControlRequest,
+    ) -> impl Future<Output = Result<ControlResult, String>> + Send;
 }
 
-/// Returns the path of the socket of a directory, which the system limits to some hundred bytes. A longer one is reached
-/// through the open directory, where the system can do that.
+/// Returns the path of the socket of a directory, which the system limits to some hundred bytes. A
+/// longer one is reached through the open directory, where the system can do that.
 #[cfg(unix)]
-fn socket_path(dir: &std::path::Path, name: &str) -> std::io::Result<(PathBuf, Option<std::fs::File>)> {
+fn socket_path(
+    dir: &std::path::Path,
+    name: &str,
+) -> std::io::Result<(PathBuf, Option<std::fs::File>)> {
     /// Below the limits of all systems, with the end of the string.
     const MAX_PATH: usize = 100;
     let path = dir.join(name);

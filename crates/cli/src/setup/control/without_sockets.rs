@@ -23,7 +23,10 @@ impl ControlSocket {
 }
 
 /// Returns none: no process listens.
-#[allow(clippy::unnecessary_wraps, reason = "the signature is the same as with Unix domain sockets")]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "the signature is the same as with Unix domain sockets"
+)]
 pub(crate) fn ask(_: &Path, _: &ControlRequest) -> Result<Option<ControlAnswer>, Failure> {
     Ok(None)
 }

@@ -1,6 +1,7 @@
 //! The identity of a server: what it publishes, and the signatures that it hands out.
 //!
-//! Invariants: keys that can no longer be read change nothing that is published. The reason is reported once.
+//! Invariants: keys that can no longer be read change nothing that is published. The reason is
+//! reported once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +22,10 @@ use crate::terminal::output::note_labelled;
 const MAX_AGE_S: u32 = 3600;
 
 /// Returns the documents of the agent, which keeps to `pace`.
-pub(crate) fn publisher(settings: &Settings, pace: &PaceSettings) -> Result<Arc<dyn Publisher>, Failure> {
+pub(crate) fn publisher(
+    settings: &Settings,
+    pace: &PaceSettings,
+) -> Result<Arc<dyn Publisher>, Failure> {
     let profile = profile_with(settings, pace)?;
     let source = key_source(settings)?;
     let keys = source.load().map_err(|error| failure(settings, &error))?;
@@ -78,7 +82,9 @@ impl PublishedAgent {
             }
             Err(error) if !read.has_warned => {
                 read.has_warned = true;
-                let words = format!("cannot read the keys of the identity again, the published ones stay: {error}");
+                let words = format!(
+                    "cannot read the keys of the identity again, the published ones stay: {error}"
+                );
                 note_labelled("warning", words);
             }
             Err(_) => {}
@@ -138,8 +144,14 @@ impl RequestSigner for ServerSigner {
         let request = ToSign { method, ..ToSign::get(url) };
         let now = seconds(fetchwise::time::Timestamp::date());
         match self.0.sign(&request, now) {
-            Ok(signed) => Ok(signed.iter().into_iter().map(|(name, value)| (name, value.to_owned())).collect()),
-            Err(error @ (NotSigned::NotHttps | NotSigned::BadHeader)) => Err(Unsigned::Request(error.to_string())),
+            Ok(signed) => Ok(signed
+                .iter()
+                .into_iter()
+                .map(|(name, value)| (name, value.to_owned()))
+                .collect()),
+            Err(error @ (NotSigned::NotHttps | NotSigned::BadHeader)) => {
+                Err(Unsigned::Request(error.to_string()))
+            }
             Err(error) => Err(Unsigned::Now(error.to_string())),
         }
     }

@@ -1,19 +1,22 @@
 //! The identity of a crawler, from its settings.
 //!
-//! Invariants: without an agent in the config no key is read, and nothing is signed. A key that cannot be used ends the
-//! command before its first request.
+//! Invariants: without an agent in the config no key is read, and nothing is signed. A key that
+//! cannot be used ends the command before its first request.
 
 use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use etcetera::BaseStrategy;
-use fetchwise::config::{IdentityConfig, SignedHttp, SigningBrowserScope, SigningCoverage, SigningForm, SigningMode};
+use fetchwise::config::{
+    IdentityConfig, SignedHttp, SigningBrowserScope, SigningCoverage, SigningForm, SigningMode,
+};
 use fetchwise::fetch::browser::{BrowserSigning, SignatureScope};
 use fetchwise::fetch::signing::RequestSigner;
 use fetchwise::identity::card::{Profile, RobotsPromise};
 use fetchwise::identity::{
-    Agent, Coverage, Form, FormSetting, KeyDir, KeyDirError, KeySource, Registrations, Signer, UnixSeconds,
+    Agent, Coverage, Form, FormSetting, KeyDir, KeyDirError, KeySource, Registrations, Signer,
+    UnixSeconds,
 };
 use fetchwise::pace::{CrawlDelay, PaceMode, PaceSettings};
 use fetchwise::robots::RobotsUse;
@@ -43,11 +46,14 @@ impl Identity {
         let config = &settings.config.identity;
         if signing_mode(settings)? == SigningMode::Never {
             if config.mode.is_none() && config.agent.is_some() {
-                note("warning: requests are not signed: there is no key; create one with `fetchwise identity init`");
+                note(
+                    "warning: requests are not signed: there is no key; create one with `fetchwise identity init`",
+                );
             }
             return Ok(Self::default());
         }
-        let signer = signer_with(settings, Timestamp::date())?.on_warning(|text| note_labelled("warning", text));
+        let signer = signer_with(settings, Timestamp::date())?
+            .on_warning(|text| note_labelled("warning", text));
         let profile = config.name.is_some().then(|| profile(settings)).transpose()?;
         let browser_scope = match config.browser_scope.unwrap_or_default() {
             SigningBrowserScope::Document => SignatureScope::Document,
@@ -67,10 +73,13 @@ impl Identity {
     /// Reads the keys for a server that hands out signatures.
     pub(crate) fn for_clients(settings: &Settings) -> Result<Self, Failure> {
         if settings.config.identity.mode == Some(SigningMode::Never) {
-            return Err(Failure::usage("cannot sign requests of clients: identity.mode is \"never\"")
-                .advise("remove identity.mode from the config, or run without --sign"));
+            return Err(Failure::usage(
+                "cannot sign requests of clients: identity.mode is \"never\"",
+            )
+            .advise("remove identity.mode from the config, or run without --sign"));
         }
-        let signer = signer_with(settings, Timestamp::date())?.on_warning(|text| note_labelled("warning", text));
+        let signer = signer_with(settings, Timestamp::date())?
+            .on_warning(|text| note_labelled("warning", text));
         Ok(Self { signer: Some(Arc::new(signer)), ..Self::default() })
     }
 
@@ -99,7 +108,8 @@ impl Identity {
         self.browser_user_agent.as_deref()
     }
 
-    /// Makes requests have the form of signature that the vendors of past blocks read, which `selector` knows.
+    /// Makes requests have the form of signature that the vendors of past blocks read, which
+    /// `selector` knows.
     pub(crate) fn read_vendors_of(&self, selector: &Arc<Selector>) {
         if let Some(signer) = &self.signer {
             let selector = Arc::downgrade(selector);
@@ -110,7 +120,9 @@ impl Identity {
     /// Reads the keys again.
     pub(crate) fn reload(&self, settings: &Settings) -> Result<(), Failure> {
         match &self.signer {
-            Some(signer) => signer.reload(seconds(Timestamp::date())).map_err(|error| failure(settings, &error)),
+            Some(signer) => {
+                signer.reload(seconds(Timestamp::date())).map_err(|error| failure(settings, &error))
+            }
             None => Ok(()),
         }
     }
@@ -129,14 +141,18 @@ pub(crate) fn signing_mode(settings: &Settings) -> Result<SigningMode, Failure> 
 /// Returns the vendors at which the crawler was registered, as the data directory has them.
 pub(crate) fn registrations(settings: &Settings) -> Result<Vec<(String, Timestamp)>, Failure> {
     let known = Registrations::read(&settings.data_dir()?).map_err(Failure::usage)?;
-    Ok(known.iter().map(|(vendor, at_ms)| (vendor.to_owned(), Timestamp::from_millis(at_ms))).collect())
+    Ok(known
+        .iter()
+        .map(|(vendor, at_ms)| (vendor.to_owned(), Timestamp::from_millis(at_ms)))
+        .collect())
 }
 
 /// Returns the signer of the config, whatever its mode is.
 pub(crate) fn signer_with(settings: &Settings, now: Timestamp) -> Result<Signer, Failure> {
     let tuning = &settings.config.tuning;
     let (agent, source) = (agent(settings)?, key_source(settings)?);
-    let signer = Signer::new(agent, source, seconds(now)).map_err(|error| failure(settings, &error))?;
+    let signer =
+        Signer::new(agent, source, seconds(now)).map_err(|error| failure(settings, &error))?;
     let form = match tuning.signature_form.unwrap_or_default() {
         SigningForm::Auto => FormSetting::Auto,
         SigningForm::Dictionary => FormSetting::Always(Form::Dictionary),
@@ -170,14 +186,18 @@ pub(crate) fn profile_with(settings: &Settings, pace: &PaceSettings) -> Result<P
     let config = &settings.config;
     let IdentityConfig { about, contact, ips, .. } = config.identity.clone();
     let ips = ips.iter().map(|text| {
-        let network = text.parse().or_else(|_| text.parse().map(|address: std::net::IpAddr| address.into()));
+        let network =
+            text.parse().or_else(|_| text.parse().map(|address: std::net::IpAddr| address.into()));
         network.map_err(|_| {
-            Failure::usage(format_args!("invalid identity.ips {text:?}: expected a network such as \"192.0.2.0/24\""))
+            Failure::usage(format_args!(
+                "invalid identity.ips {text:?}: expected a network such as \"192.0.2.0/24\""
+            ))
         })
     });
     // As a URL has it: the text may have line ends, which a header cannot have.
     let about = about.map(|about| Url::parse(&about)).transpose();
-    let about = about.map_err(|error| Failure::usage(format_args!("invalid identity.about: {error}")))?;
+    let about =
+        about.map_err(|error| Failure::usage(format_args!("invalid identity.about: {error}")))?;
     let robots = config.robots.mode;
     Ok(Profile {
         agent: agent(settings)?,
@@ -201,8 +221,12 @@ pub(crate) fn key_source(settings: &Settings) -> Result<KeySource, Failure> {
         None => key_dir(settings).map(KeySource::Dir),
         Some(name) => match env::var(name) {
             Ok(text) if !text.is_empty() => Ok(KeySource::Text(text)),
-            _ => Err(Failure::usage(format_args!("missing key: the variable {name} (identity.key_env) is not set"))
-                .advise("set it to the PEM of an Ed25519 key, or remove identity.key_env to use files")),
+            _ => Err(Failure::usage(format_args!(
+                "missing key: the variable {name} (identity.key_env) is not set"
+            ))
+            .advise(
+                "set it to the PEM of an Ed25519 key, or remove identity.key_env to use files",
+            )),
         },
     }
 }
@@ -240,7 +264,9 @@ fn has_key(settings: &Settings) -> Result<bool, Failure> {
 /// Returns the failure for an error of keys, with the way out.
 pub(crate) fn failure(settings: &Settings, error: &KeyDirError) -> Failure {
     let text = match (error, key_variable(settings)) {
-        (KeyDirError::Key { error, .. }, Some(name)) => format!("invalid key in the variable {name}: {error}"),
+        (KeyDirError::Key { error, .. }, Some(name)) => {
+            format!("invalid key in the variable {name}: {error}")
+        }
         _ => error.to_string(),
     };
     let failure = Failure::usage(text);

@@ -1,7 +1,8 @@
-//! Headers that owners of hosts have issued for the crawler, from the variables that the config names.
+//! Headers that owners of hosts have issued for the crawler, from the variables that the config
+//! names.
 //!
-//! Invariants: no message has a value. A variable that is not set, or has no headers, ends the command before its first
-//! request.
+//! Invariants: no message has a value. A variable that is not set, or has no headers, ends the
+//! command before its first request.
 
 use std::env;
 
@@ -23,7 +24,9 @@ pub(crate) fn host_headers(settings: &Settings) -> Result<HostHeaders, Failure> 
             .advise("set it to lines such as \"Name: value\", or remove the setting")
         })?;
         headers.set(host, &text).map_err(|error| {
-            Failure::usage(format_args!("invalid headers of {host} in the variable {name} ({key}): {error}"))
+            Failure::usage(format_args!(
+                "invalid headers of {host} in the variable {name} ({key}): {error}"
+            ))
         })?;
     }
     Ok(headers)

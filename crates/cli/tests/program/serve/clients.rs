@@ -30,7 +30,10 @@ fn site() -> SocketAddr {
                 true => ("403 Forbidden", "<h1>Access denied</h1>".to_owned()),
                 false => (
                     "200 OK",
-                    format!("<h1>News</h1><p>{}</p>", "A page with enough words in it to be one. ".repeat(20)),
+                    format!(
+                        "<h1>News</h1><p>{}</p>",
+                        "A page with enough words in it to be one. ".repeat(20)
+                    ),
                 ),
             };
             let _ = write!(
@@ -44,19 +47,31 @@ fn site() -> SocketAddr {
 }
 
 fn crawl(mut client: Command) {
-    let server = Server::start_in(tempfile::tempdir().unwrap(), &["--pace", "off"], &[("FETCHWISE_TOKEN", TOKEN)]);
+    let server = Server::start_in(
+        tempfile::tempdir().unwrap(),
+        &["--pace", "off"],
+        &[("FETCHWISE_TOKEN", TOKEN)],
+    );
     let site = site();
     client.args([format!("http://{site}/news"), format!("http://{site}/block")]);
     client.env("FETCHWISE_URL", format!("http://{}", server.address)).env("FETCHWISE_TOKEN", TOKEN);
     let output = client.output().unwrap();
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let ends: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(ends.len(), 2, "{stdout}{stderr}");
     assert_eq!(ends[0]["end"], "delivered", "{stdout}");
-    assert_eq!((&ends[1]["end"], &ends[1]["error_type"]), (&"failed".into(), &"blocked_403".into()), "{stdout}");
+    assert_eq!(
+        (&ends[1]["end"], &ends[1]["error_type"]),
+        (&"failed".into(), &"blocked_403".into()),
+        "{stdout}"
+    );
     assert_eq!(output.status.code(), Some(1), "one of them was not delivered");
     let rows = server.get("/v1/stats").of(200);
-    assert_eq!((&rows[0]["attempts"], &rows[0]["delivered"], &rows[0]["banned"]), (&2.into(), &1.into(), &1.into()));
+    assert_eq!(
+        (&rows[0]["attempts"], &rows[0]["delivered"], &rows[0]["banned"]),
+        (&2.into(), &1.into(), &1.into())
+    );
 }
 
 #[test]

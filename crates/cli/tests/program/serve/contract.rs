@@ -15,7 +15,9 @@ fn taught() -> Server {
         }
         one
     }));
-    all.extend((0..3).map(|n| attempt(&format!("https://other.net/{n}.pdf"), "direct_access", true)));
+    all.extend(
+        (0..3).map(|n| attempt(&format!("https://other.net/{n}.pdf"), "direct_access", true)),
+    );
     assert_eq!(server.ask("POST", "/v1/attempts", &lines(&all)).of(200)["accepted"], 27);
     server
 }
@@ -29,7 +31,15 @@ fn select_responds_like_the_command_and_in_order() {
     assert_eq!(answers.as_array().unwrap().len(), 3);
     for ((answer, beside), url) in answers.as_array().unwrap().iter().zip(&beside).zip(urls) {
         assert_eq!(answer["url"], url);
-        for field in ["decision", "fetcher", "mode", "rule", "paused_until", "shadow_fetcher", "unavailable_fetcher"] {
+        for field in [
+            "decision",
+            "fetcher",
+            "mode",
+            "rule",
+            "paused_until",
+            "shadow_fetcher",
+            "unavailable_fetcher",
+        ] {
             assert_eq!(answer[field], beside[field], "{url}: {field}");
         }
         let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -44,10 +54,16 @@ fn an_invalid_url_affects_no_other_url() {
     let asked = json!({ "urls": ["https://e.org/", "nonsense", { "url": "https://f.org/", "tried": ["direct_access"] }, { "url": "https://g.org/", "prefer": "plawright" }] });
     let answers = server.post("/v1/select", &asked).of(200);
     assert_eq!(answers[0]["decision"], "probe");
-    assert_eq!((&answers[1]["success"], &answers[1]["error_type"]), (&json!(false), &json!("invalid_url")));
+    assert_eq!(
+        (&answers[1]["success"], &answers[1]["error_type"]),
+        (&json!(false), &json!("invalid_url"))
+    );
     assert_eq!(answers[2]["fetcher"], "playwright");
     assert_eq!(answers[3]["error_type"], "invalid_value");
-    assert!(answers[3]["error"].as_str().unwrap().contains("did you mean \"playwright\"?"), "{answers}");
+    assert!(
+        answers[3]["error"].as_str().unwrap().contains("did you mean \"playwright\"?"),
+        "{answers}"
+    );
     assert_eq!(server.post("/v1/select", &json!({ "urls": [] })).of(200), json!([]));
 }
 
@@ -56,16 +72,23 @@ fn a_client_with_few_fetchers_gets_one_of_them() {
     let server = taught();
     let asked = json!({ "urls": ["https://e.org/docs/99"], "fetchers": ["direct_access"] });
     let answer = &server.post("/v1/select", &asked).of(200)[0];
-    assert_eq!((&answer["fetcher"], &answer["unavailable_fetcher"]), (&json!("direct_access"), &json!("playwright")));
+    assert_eq!(
+        (&answer["fetcher"], &answer["unavailable_fetcher"]),
+        (&json!("direct_access"), &json!("playwright"))
+    );
 }
 
 #[test]
 fn a_fetcher_with_attempts_is_available() {
     let server = Server::start(&[]);
     let url = "https://e.org/a";
-    let select = || server.post("/v1/select", &json!({ "urls": [url], "prefer": "archive_proxy" })).of(200)[0].clone();
+    let select = || {
+        server.post("/v1/select", &json!({ "urls": [url], "prefer": "archive_proxy" })).of(200)[0]
+            .clone()
+    };
     assert_eq!(select()["unavailable_fetcher"], "archive_proxy");
-    let told: Vec<Value> = (0..3).map(|n| attempt(&format!("https://e.org/{n}"), "archive_proxy", true)).collect();
+    let told: Vec<Value> =
+        (0..3).map(|n| attempt(&format!("https://e.org/{n}"), "archive_proxy", true)).collect();
     server.ask("POST", "/v1/attempts", &lines(&told)).of(200);
     assert_eq!(
         (select()["fetcher"].clone(), select()["unavailable_fetcher"].clone()),
@@ -84,7 +107,10 @@ fn explain_has_every_field_of_the_command() {
             assert_eq!(&answer[field], value, "{field}");
         }
     }
-    assert_eq!(answer["candidates"].as_array().unwrap().len(), beside["candidates"].as_array().unwrap().len());
+    assert_eq!(
+        answer["candidates"].as_array().unwrap().len(),
+        beside["candidates"].as_array().unwrap().len()
+    );
     assert_eq!(server.get("/v1/explain").of(400)["error_type"], "bad_request");
     assert_eq!(server.get("/v1/explain?url=nonsense").of(422)["error_type"], "invalid_url");
 }
@@ -118,8 +144,7 @@ fn figures_are_the_same_after_a_restart() {
 fn classify_reads_a_body_and_never_a_path() {
     let server = Server::start(&[]);
     let page = "<html><title>Just a moment...</title><body>Checking your browser<script src='/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1'></script></body></html>";
-    let given =
-        json!({ "status": 403, "headers": { "Server": "cloudflare", "cf-mitigated": "challenge" }, "body": page });
+    let given = json!({ "status": 403, "headers": { "Server": "cloudflare", "cf-mitigated": "challenge" }, "body": page });
     let answer = server.post("/v1/classify", &given).of(200);
     std::fs::write(server.dir.path().join("page.html"), page).unwrap();
     let beside = server.beside(&[
@@ -133,19 +158,26 @@ fn classify_reads_a_body_and_never_a_path() {
         "cf-mitigated: challenge",
     ]);
     assert_eq!(answer, beside[0]);
-    assert_eq!((&answer["is_blocked"], &answer["error_type"]), (&json!(true), &json!("blocked_captcha")));
+    assert_eq!(
+        (&answer["is_blocked"], &answer["error_type"]),
+        (&json!(true), &json!("blocked_captcha"))
+    );
     let coded = json!({ "status": 403, "headers": [["Server", "cloudflare"], ["cf-mitigated", "challenge"]], "body_base64": "PGgxPkhpPC9oMT4=" });
     assert_eq!(server.post("/v1/classify", &coded).of(200)["is_blocked"], true);
     let path = json!({ "status": 200, "body_path": "/etc/passwd" });
     assert_eq!(server.post("/v1/classify", &path).of(422)["error_type"], "unknown_field");
-    assert_eq!(server.post("/v1/classify", &json!({ "body_base64": "%%%" })).of(422)["error_type"], "invalid_value");
+    assert_eq!(
+        server.post("/v1/classify", &json!({ "body_base64": "%%%" })).of(422)["error_type"],
+        "invalid_value"
+    );
 }
 
 #[test]
 fn forgetting_empties_figures_evidence_and_pauses() {
     let server = taught();
-    let decision =
-        || server.post("/v1/select", &json!({ "urls": ["https://e.org/docs/99"] })).of(200)[0]["decision"].clone();
+    let decision = || {
+        server.post("/v1/select", &json!({ "urls": ["https://e.org/docs/99"] })).of(200)[0]["decision"].clone()
+    };
     assert_eq!(decision(), "learned");
     let forgot = server.post("/v1/forget", &json!({ "domain": "www.e.org" })).of(200);
     assert_eq!((&forgot["domain"], &forgot["attempts"]), (&json!("e.org"), &json!(24)));
@@ -154,14 +186,18 @@ fn forgetting_empties_figures_evidence_and_pauses() {
     assert_eq!(rows.as_array().unwrap().len(), 1);
     assert_ne!(decision(), "learned");
     assert_eq!(server.post("/v1/forget", &json!({})).of(422)["error_type"], "invalid_value");
-    assert_eq!(server.post("/v1/forget", &json!({ "domain": "new.example" })).of(200)["attempts"], 0);
+    assert_eq!(
+        server.post("/v1/forget", &json!({ "domain": "new.example" })).of(200)["attempts"],
+        0
+    );
 }
 
 #[test]
 fn reported_blocks_pause_their_host_and_unpause_ends_it() {
     let server = Server::start(&[]);
-    let blocks: Vec<Value> =
-        (0..3).map(|n| attempt(&format!("https://blocks.example/{n}"), "direct_access", false)).collect();
+    let blocks: Vec<Value> = (0..3)
+        .map(|n| attempt(&format!("https://blocks.example/{n}"), "direct_access", false))
+        .collect();
     server.ask("POST", "/v1/attempts", &lines(&blocks)).of(200);
     let paused = server.get("/v1/hosts?state=paused").of(200);
     assert_eq!(paused[0]["host"], "blocks.example", "{paused}");
@@ -183,12 +219,22 @@ fn reported_blocks_pause_their_host_and_unpause_ends_it() {
     assert_eq!((&visit["step"]["kind"], &visit["step"]["end"]), (&json!("end"), &json!("paused")));
     assert!(visit["step"]["paused_until"].is_string());
     let released = server.ask("POST", "/v1/hosts/blocks.example/unpause", b"").of(200);
-    assert_eq!((&released["host"], &released["unpaused"]), (&json!("blocks.example"), &json!(true)));
+    assert_eq!(
+        (&released["host"], &released["unpaused"]),
+        (&json!("blocks.example"), &json!(true))
+    );
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
-    assert_eq!(server.ask("POST", "/v1/hosts/blocks.example/unpause", b"").of(200)["unpaused"], false);
+    assert_eq!(
+        server.ask("POST", "/v1/hosts/blocks.example/unpause", b"").of(200)["unpaused"],
+        false
+    );
     let (dir, ..) = server.end("-KILL");
     let server = Server::start_in(dir, &[], &[]);
-    assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]), "the release is in the log");
+    assert_eq!(
+        server.get("/v1/hosts?state=paused").of(200),
+        json!([]),
+        "the release is in the log"
+    );
 }
 
 #[test]
@@ -196,12 +242,20 @@ fn the_mode_can_change_while_the_server_runs() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("table.csv"), "domain,fetcher\ne.org,playwright\n").unwrap();
     let server = Server::start_in(dir, &["--router", "table.csv", "--mode", "legacy"], &[]);
-    let select = || server.post("/v1/select", &json!({ "urls": ["https://e.org/a"] })).of(200)[0].clone();
-    assert_eq!((select()["decision"].clone(), select()["mode"].clone()), (json!("hard_coded"), json!("legacy")));
+    let select =
+        || server.post("/v1/select", &json!({ "urls": ["https://e.org/a"] })).of(200)[0].clone();
+    assert_eq!(
+        (select()["decision"].clone(), select()["mode"].clone()),
+        (json!("hard_coded"), json!("legacy"))
+    );
     assert_eq!(server.get("/v1/mode").of(200)["routes"], 1);
     assert_eq!(server.post("/v1/mode", &json!({ "mode": "learning" })).of(200)["mode"], "learning");
     assert_eq!(select()["decision"], "probe");
-    assert!(server.post("/v1/mode", &json!({ "mode": "lerning" })).of(422)["error"].to_string().contains("learning"));
+    assert!(
+        server.post("/v1/mode", &json!({ "mode": "lerning" })).of(422)["error"]
+            .to_string()
+            .contains("learning")
+    );
     assert_eq!(server.post("/v1/mode", &json!({})).of(422)["error_type"], "invalid_value");
 }
 
@@ -214,7 +268,8 @@ fn unknown_routes_and_names_are_errors() {
     assert_eq!(server.get("/readyz").of(200)["ready"], true);
 }
 
-/// A misspelt field or parameter is refused, as in the config file: it was ignored, and the request did something else.
+/// A misspelt field or parameter is refused, as in the config file: it was ignored, and the request
+/// did something else.
 #[test]
 fn unknown_fields_and_parameters_are_refused_with_the_nearest_name() {
     let server = Server::start(&["--pace", "off"]);
@@ -241,7 +296,11 @@ fn unknown_fields_and_parameters_are_refused_with_the_nearest_name() {
     }
     let begun = server.post("/v1/visits", &json!({ "url": url })).of(201);
     let report = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
-    refused(server.post(&report, &json!({ "outcome": "content", "durationms": 3 })), "unknown_field", "duration_ms");
+    refused(
+        server.post(&report, &json!({ "outcome": "content", "durationms": 3 })),
+        "unknown_field",
+        "duration_ms",
+    );
     for (path, meant) in [
         ("/v1/stats?by=domain&limt=7", "limit"),
         ("/v1/dashboard?rang=1h", "range"),
@@ -257,7 +316,8 @@ fn unknown_fields_and_parameters_are_refused_with_the_nearest_name() {
     // Probes and scrapers may add parameters.
     server.get("/healthz?t=1").of(200);
     // In a list, only the element with the misspelt field fails.
-    let many = server.post("/v1/visits", &json!([{ "url": url, "tagz": {} }, { "url": url }])).of(200);
+    let many =
+        server.post("/v1/visits", &json!([{ "url": url, "tagz": {} }, { "url": url }])).of(200);
     assert_eq!(many[0]["error_type"], "unknown_field", "{many}");
     assert!(many[1]["visit"].is_string(), "{many}");
 }
@@ -285,21 +345,30 @@ fn an_invalid_value_in_a_query_or_a_path_is_a_problem_that_names_it() {
     ] {
         let answer = server.ask(method, path, b"");
         let head = answer.head.to_ascii_lowercase();
-        assert!(head.contains("content-type: application/problem+json"), "{method} {path}: {answer:?}");
+        assert!(
+            head.contains("content-type: application/problem+json"),
+            "{method} {path}: {answer:?}"
+        );
         let problem = answer.of(422);
-        assert_eq!((&problem["error_type"], &problem["status"]), (&json!("invalid_value"), &json!(422)), "{path}");
+        assert_eq!(
+            (&problem["error_type"], &problem["status"]),
+            (&json!("invalid_value"), &json!(422)),
+            "{path}"
+        );
         let words = problem["detail"].as_str().unwrap();
         assert!(words.contains(word) && problem["error"] == words, "{method} {path}: {words}");
     }
 }
 
-/// The description promises what the server does: it refuses fields that a request's schema does not list.
+/// The description promises what the server does: it refuses fields that a request's schema does
+/// not list.
 #[test]
 fn the_schemas_of_requests_are_closed() {
     let all: Value = serde_json::from_str(include_str!("../../../../serve/openapi.json")).unwrap();
     for (path, methods) in all["paths"].as_object().unwrap() {
         // Attempts of other programs may have more fields than fetchwise reads.
-        for (_, operation) in methods.as_object().unwrap().iter().filter(|_| path != "/v1/attempts") {
+        for (_, operation) in methods.as_object().unwrap().iter().filter(|_| path != "/v1/attempts")
+        {
             if let Some(content) = operation["requestBody"]["content"].get("application/json") {
                 closed(&all, &content["schema"], path);
             }

@@ -1,4 +1,5 @@
-//! `/openapi.json` against real responses: those of every route fit the description, which names all of their fields.
+//! `/openapi.json` against real responses: those of every route fit the description, which names
+//! all of their fields.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,8 @@ impl Described {
         let status = answer.status.to_string();
         let pointer = path.replace('~', "~0").replace('/', "~1");
         let head = answer.head.to_ascii_lowercase();
-        let kind = head.lines().find_map(|line| line.strip_prefix("content-type: ")).unwrap_or_default();
+        let kind =
+            head.lines().find_map(|line| line.strip_prefix("content-type: ")).unwrap_or_default();
         let kind = kind.trim().replace('/', "~1");
         let at = format!("/paths/{pointer}/{method}/responses/{status}/content/{kind}/schema");
         assert!(
@@ -35,12 +37,17 @@ impl Described {
         let schema = json!({ "$ref": reference, "paths": self.all["paths"], "components": self.all["components"] });
         let validator = jsonschema::draft202012::new(&schema).unwrap();
         let body = answer.json();
-        let errors: Vec<String> =
-            validator.iter_errors(&body).map(|error| format!("{}: {error}", error.instance_path)).collect();
+        let errors: Vec<String> = validator
+            .iter_errors(&body)
+            .map(|error| format!("{}: {error}", error.instance_path))
+            .collect();
         assert!(errors.is_empty(), "{method} {path} {status}: {errors:#?}\n{body:#}");
         // RFC 9457.
         let is_failure = answer.status >= 400 && body.get("error_type").is_some();
-        assert!(!is_failure || body["status"] == answer.status && body["detail"] == body["error"], "{body:#}");
+        assert!(
+            !is_failure || body["status"] == answer.status && body["detail"] == body["error"],
+            "{body:#}"
+        );
         self.names(&body, &self.all.pointer(&at).unwrap().clone(), path);
         self.seen.insert((path.to_owned(), method.to_owned(), status));
     }
@@ -52,14 +59,19 @@ impl Described {
         match value {
             Value::Array(all) => {
                 for item in all {
-                    let items: Vec<&Value> = schemas.iter().filter_map(|schema| schema.get("items")).collect();
+                    let items: Vec<&Value> =
+                        schemas.iter().filter_map(|schema| schema.get("items")).collect();
                     self.names(item, &json!({ "anyOf": items }), at);
                 }
             }
-            Value::Object(map) if schemas.iter().any(|schema| schema.get("properties").is_some()) => {
+            Value::Object(map)
+                if schemas.iter().any(|schema| schema.get("properties").is_some()) =>
+            {
                 for (name, field) in map {
-                    let known: Vec<&Value> =
-                        schemas.iter().filter_map(|schema| schema["properties"].get(name)).collect();
+                    let known: Vec<&Value> = schemas
+                        .iter()
+                        .filter_map(|schema| schema["properties"].get(name))
+                        .collect();
                     assert!(!known.is_empty(), "{at}: the field {name} is not described");
                     self.names(field, &json!({ "anyOf": known }), &format!("{at}/{name}"));
                 }
@@ -89,9 +101,11 @@ fn every_route_responds_as_described() {
         described.check("post", route, &answer);
         answer.json()
     };
-    let told: Vec<Value> = (0..6).map(|n| attempt(&format!("https://e.org/a/{n}"), "playwright", true)).collect();
-    let blocks: Vec<Value> =
-        (0..3).map(|n| attempt(&format!("https://blocks.org/{n}"), "direct_access", false)).collect();
+    let told: Vec<Value> =
+        (0..6).map(|n| attempt(&format!("https://e.org/a/{n}"), "playwright", true)).collect();
+    let blocks: Vec<Value> = (0..3)
+        .map(|n| attempt(&format!("https://blocks.org/{n}"), "direct_access", false))
+        .collect();
     let select = json!({ "urls": ["https://e.org/a/9", "nonsense", "https://blocks.org/", { "url": "https://f.org/", "tags": { "a": "b" } }] });
     post("/v1/select", "/v1/select", &select);
     post("/v1/select", "/v1/select", &json!({ "urls": [], "prefer": "nobody" }));
@@ -153,14 +167,25 @@ fn every_route_responds_as_described() {
     described.check("get", "/v1/visits/{id}", &server.get(&path));
     described.check("delete", "/v1/visits/{id}", &server.ask("DELETE", &path, b""));
     described.check("delete", "/v1/visits/{id}", &server.ask("DELETE", &path, b""));
-    described.check("post", "/v1/hosts/{domain}/unpause", &server.ask("POST", "/v1/hosts/blocks.org/unpause", b""));
-    described.check("post", "/v1/forget", &server.post("/v1/forget", &json!({ "domain": "e.org" })));
+    described.check(
+        "post",
+        "/v1/hosts/{domain}/unpause",
+        &server.ask("POST", "/v1/hosts/blocks.org/unpause", b""),
+    );
+    described.check(
+        "post",
+        "/v1/forget",
+        &server.post("/v1/forget", &json!({ "domain": "e.org" })),
+    );
     described.check("post", "/v1/forget", &server.post("/v1/forget", &json!({})));
     for (path, methods) in described.all["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             let is_seen = described.seen.iter().any(|(seen, by, _)| seen == path && by == method);
             // The Prometheus metrics and the dashboard are not JSON and have separate tests.
-            assert!(is_seen || ["/metrics", "/"].contains(&path.as_str()), "{method} {path} was not tried");
+            assert!(
+                is_seen || ["/metrics", "/"].contains(&path.as_str()),
+                "{method} {path} was not tried"
+            );
         }
     }
 }
@@ -175,22 +200,37 @@ fn every_operation_has_a_name_a_tag_and_examples() {
     for (path, methods) in all["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             let at = format!("{method} {path}");
-            let name = operation["operationId"].as_str().unwrap_or_else(|| panic!("{at} has no operationId"));
+            let name = operation["operationId"]
+                .as_str()
+                .unwrap_or_else(|| panic!("{at} has no operationId"));
             assert!(names.insert(name.to_owned()), "two operations are called {name}");
             let tag = operation["tags"][0].as_str().unwrap_or_default();
             assert!(tags.contains(tag), "{at}: unknown tag {tag:?}");
-            let ended_well =
-                operation["responses"].as_object().unwrap().iter().filter(|(status, _)| status.starts_with('2'));
+            let ended_well = operation["responses"]
+                .as_object()
+                .unwrap()
+                .iter()
+                .filter(|(status, _)| status.starts_with('2'));
             let responses: Vec<&Value> = ended_well.flat_map(|(_, said)| contents(said)).collect();
-            assert!(responses.iter().any(|content| content.get("example").is_some()), "{at}: no example of a response");
+            assert!(
+                responses.iter().any(|content| content.get("example").is_some()),
+                "{at}: no example of a response"
+            );
             let requests = contents(&operation["requestBody"]);
-            assert!(requests.iter().all(|content| content.get("example").is_some()), "{at}: no example of a body");
+            assert!(
+                requests.iter().all(|content| content.get("example").is_some()),
+                "{at}: no example of a body"
+            );
             for content in responses.into_iter().chain(requests) {
-                let Some(example) = content.get("example").filter(|example| !example.is_string()) else { continue };
+                let Some(example) = content.get("example").filter(|example| !example.is_string())
+                else {
+                    continue;
+                };
                 let mut schema = content["schema"].clone();
                 schema["components"] = all["components"].clone();
                 let validator = jsonschema::draft202012::new(&schema).unwrap();
-                let errors: Vec<String> = validator.iter_errors(example).map(|error| error.to_string()).collect();
+                let errors: Vec<String> =
+                    validator.iter_errors(example).map(|error| error.to_string()).collect();
                 assert!(errors.is_empty(), "{at}: {errors:#?}");
             }
         }

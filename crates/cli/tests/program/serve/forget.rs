@@ -1,5 +1,5 @@
-//! `forget` on a running server: evidence, figures, pauses, pace, links and dashboard lose the domain at once, and
-//! nothing comes back at the end of the process or after a restart.
+//! `forget` on a running server: evidence, figures, pauses, pace, links and dashboard lose the
+//! domain at once, and nothing comes back at the end of the process or after a restart.
 
 use serde_json::{Value, json};
 
@@ -41,23 +41,39 @@ fn nothing_of_a_forgotten_domain_stays_or_comes_back() {
         .collect();
     server.ask("POST", "/v1/attempts", &lines(&told)).of(200);
     refused(&server, "https://gone.example/by-its-url", None);
-    let begun = server.post("/v1/visits", &json!({ "url": "https://stays.example/x", "id": "of stays" })).of(201);
+    let begun = server
+        .post("/v1/visits", &json!({ "url": "https://stays.example/x", "id": "of stays" }))
+        .of(201);
     let path = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
     server.post(&path, &json!({ "outcome": "timeout" })).of(200);
     assert_eq!(server.get("/v1/hosts?state=paused").of(200)[0]["host"], "gone.example");
     let links = server.get("/v1/links").of(200);
-    assert!(links.as_array().unwrap().iter().any(|of| of["link"] == "https://gone.example/by-its-url"), "{links}");
-    assert!(everything(&server).contains("gone.example"), "that the search below can find anything");
+    assert!(
+        links.as_array().unwrap().iter().any(|of| of["link"] == "https://gone.example/by-its-url"),
+        "{links}"
+    );
+    assert!(
+        everything(&server).contains("gone.example"),
+        "that the search below can find anything"
+    );
 
     let forgot = server.post("/v1/forget", &json!({ "domain": "gone.example" })).of(200);
     assert_eq!(forgot["attempts"], 13);
     let of_gone = |server: &Server| {
         assert_eq!(server.get("/v1/hosts?host=gone.example").of(200), json!([]));
         let all = everything(server);
-        assert!(!all.contains("gone.example"), "{}", &all[all.find("gone.example").unwrap().saturating_sub(300)..]);
+        assert!(
+            !all.contains("gone.example"),
+            "{}",
+            &all[all.find("gone.example").unwrap().saturating_sub(300)..]
+        );
         assert!(all.contains("stays.example"));
         let explained = server.get("/v1/explain?url=https%3A%2F%2Fgone.example%2Fa%2F1").of(200);
-        assert_eq!((&explained["pace"], &explained["decision"]), (&Value::Null, &json!("probe")), "{explained}");
+        assert_eq!(
+            (&explained["pace"], &explained["decision"]),
+            (&Value::Null, &json!("probe")),
+            "{explained}"
+        );
         assert_eq!(server.get("/v1/ban-rate?domain=gone.example").of(200)["attempts"], 0);
     };
     of_gone(&server);
@@ -88,7 +104,10 @@ fn an_open_request_of_a_forgotten_host_ends_as_usual() {
     let under_way = &server.get("/v1/hosts?host=gone.example").of(200)[0]["pace"];
     assert!(under_way["limit"].is_null() && under_way["lowered_at"].is_null(), "{under_way}");
     let path = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
-    assert_eq!(server.post(&path, &json!({ "outcome": "content" })).of(200)["step"]["end"], "delivered");
+    assert_eq!(
+        server.post(&path, &json!({ "outcome": "content" })).of(200)["step"]["end"],
+        "delivered"
+    );
     // Later attempts are learned again.
     assert_eq!(server.get("/v1/stats?by=domain").of(200)[0]["attempts"], 1);
     let metrics = server.get("/metrics").body;

@@ -1,6 +1,6 @@
-//! A server whose file system fills up and has space again later: it reports that, continues to decide, acknowledges
-//! only what is in the log, and accepts repeated attempts once. It is a real file system, so this test needs a machine
-//! that allows users to mount.
+//! A server whose file system fills up and has space again later: it reports that, continues to
+//! decide, acknowledges only what is in the log, and accepts repeated attempts once. It is a real
+//! file system, so this test needs a machine that allows users to mount.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -32,7 +32,11 @@ fn a_full_disk_is_reported_and_nothing_lost_is_acknowledged() {
         return;
     };
     let (data, filler) = (dir.path().join("small/data"), dir.path().join("small/filler"));
-    let server = Server::start_in(dir, &["--pace", "off"], &[("FETCHWISE_DATA_DIR", data.to_str().unwrap())]);
+    let server = Server::start_in(
+        dir,
+        &["--pace", "off"],
+        &[("FETCHWISE_DATA_DIR", data.to_str().unwrap())],
+    );
     assert_eq!(server.ask("POST", "/v1/attempts", &batch(0)).of(200)["accepted"], 100);
     // Fill the rest, to the last byte.
     let mut file = OpenOptions::new().append(true).create(true).open(&filler).unwrap();
@@ -68,7 +72,8 @@ fn a_full_disk_is_reported_and_nothing_lost_is_acknowledged() {
     assert_eq!(server.get("/v1/stats").of(200)[0]["attempts"], expected);
     let (dir, code, said) = server.end("-TERM");
     assert_eq!(code, Some(0), "{said}");
-    let run = |args: &[&str]| program(&dir).args(args).env("FETCHWISE_DATA_DIR", &data).output().unwrap();
+    let run =
+        |args: &[&str]| program(&dir).args(args).env("FETCHWISE_DATA_DIR", &data).output().unwrap();
     assert_eq!(String::from_utf8(run(&["export"]).stdout).unwrap().lines().count(), expected);
     assert_eq!(run(&["verify"]).status.code(), Some(0));
     drop(small);

@@ -36,7 +36,10 @@ fn descriptors(server: &Server) -> usize {
 /// Begins a request whose body never ends.
 fn stall(server: &Server) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(server.address).ok()?;
-    let head = format!("POST /v1/attempts HTTP/1.1\r\nHost: {}\r\nContent-Length: 1000\r\n\r\nx", server.address);
+    let head = format!(
+        "POST /v1/attempts HTTP/1.1\r\nHost: {}\r\nContent-Length: 1000\r\n\r\nx",
+        server.address
+    );
     stream.write_all(head.as_bytes()).ok().map(|()| stream)
 }
 
@@ -53,7 +56,10 @@ fn many_small_values_take_little_memory() {
         ("/v1/visits", of("[", objects, "0]")),
         ("/v1/visits", of("{\"url\":\"https://e.org/\",\"x\":[", objects, "0]}")),
         ("/v1/visits/report", of("{\"reports\":[", objects, "0]}")),
-        ("/v1/visits/report", of("[{\"visit\":\"x\",\"status\":200,\"headers\":[", objects, "0]}]")),
+        (
+            "/v1/visits/report",
+            of("[{\"visit\":\"x\",\"status\":200,\"headers\":[", objects, "0]}]"),
+        ),
         ("/v1/select", of("{\"urls\":[", objects, "0]}")),
         ("/v1/select", of("{\"urls\":[],\"tried\":[", "\"\",", "\"\"]}")),
         ("/v1/classify", of("{\"body\":\"x\",\"headers\":[", "[],", "[]]}")),
@@ -81,7 +87,8 @@ fn many_small_values_take_little_memory() {
 
 #[test]
 fn connections_have_a_bound_whatever_their_clients_do() {
-    // 325 descriptors were open with a bound of 50: a new connection was accepted even if none could make room.
+    // 325 descriptors were open with a bound of 50: a new connection was accepted even if none
+    // could make room.
     let server = Server::start(&["--max-connections", "20"]);
     let before = descriptors(&server);
     let mut peak = 0;
@@ -105,16 +112,34 @@ fn connections_have_a_bound_whatever_their_clients_do() {
 #[test]
 fn invalid_bodies_are_rejected_with_an_error() {
     let server = Server::start(&[]);
-    for path in
-        ["/v1/select", "/v1/visits", "/v1/visits/report", "/v1/classify", "/v1/forget", "/v1/links/unpause", "/v1/mode"]
-    {
-        for body in
-            [&b"{"[..], b"", b"[[[[", b"\xff\xfe", b"nonsense", b"{\"urls\": 5}", b"{\"url\": [1]}", b"7", b"null"]
-        {
+    for path in [
+        "/v1/select",
+        "/v1/visits",
+        "/v1/visits/report",
+        "/v1/classify",
+        "/v1/forget",
+        "/v1/links/unpause",
+        "/v1/mode",
+    ] {
+        for body in [
+            &b"{"[..],
+            b"",
+            b"[[[[",
+            b"\xff\xfe",
+            b"nonsense",
+            b"{\"urls\": 5}",
+            b"{\"url\": [1]}",
+            b"7",
+            b"null",
+        ] {
             let answer = server.ask("POST", path, body);
             assert!((400..=422).contains(&answer.status), "{path} {body:?}: {answer:?}");
             let said = answer.json();
-            assert!(said["success"] == false && said["error"].as_str().is_some_and(|words| words.len() > 8), "{said}");
+            assert!(
+                said["success"] == false
+                    && said["error"].as_str().is_some_and(|words| words.len() > 8),
+                "{said}"
+            );
         }
     }
     let deep = format!("{{\"urls\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
@@ -149,11 +174,15 @@ fn a_body_beyond_the_limit_is_rejected_before_it_is_read() {
 fn an_invalid_or_too_long_head_is_rejected() {
     let server = Server::start(&[]);
     let mut stream = server.connect();
-    let _ = stream.write_all(format!("GET /v1/explain?url={} HTTP/1.1\r\n\r\n", "x".repeat(200_000)).as_bytes());
+    let _ = stream.write_all(
+        format!("GET /v1/explain?url={} HTTP/1.1\r\n\r\n", "x".repeat(200_000)).as_bytes(),
+    );
     if let Ok(answer) = read(&mut stream) {
         assert!((400..500).contains(&answer.status), "{answer:?}");
     }
-    for nonsense in [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], b"\0\0\0\0\r\n\r\n", b"GET\r\n\r\n"] {
+    for nonsense in
+        [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], b"\0\0\0\0\r\n\r\n", b"GET\r\n\r\n"]
+    {
         let mut stream = server.connect();
         let _ = stream.write_all(nonsense);
         let mut left = Vec::new();
@@ -184,7 +213,10 @@ fn slow_heads_and_idle_connections_delay_no_other_client() {
         stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         match stream.read(&mut [0; 512]) {
             Ok(read) => read > 0,
-            Err(error) => matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+            Err(error) => matches!(
+                error.kind(),
+                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+            ),
         }
     };
     until_blocking("they are closed", || !slow.iter_mut().take(100).any(is_open));
@@ -197,7 +229,8 @@ fn ten_thousand_idle_connections_affect_no_other_client() {
     assert!(wanted >= 500, "this machine lets a process open {files} files only");
     let server = Server::start(&[]);
     let before = memory_kb(&server);
-    let idle: Vec<TcpStream> = (0..wanted).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    let idle: Vec<TcpStream> =
+        (0..wanted).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     is_well(&server);
     let each = (memory_kb(&server).saturating_sub(before)) as f64 / idle.len() as f64;
     println!("{} idle connections take {each:.1} kB each", idle.len());
@@ -221,7 +254,9 @@ fn a_client_that_reads_no_responses_affects_no_other() {
                 body.len()
             );
             for _ in 0..4 {
-                let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+                let _ = stream
+                    .write_all(head.as_bytes())
+                    .and_then(|()| stream.write_all(body.as_bytes()));
             }
             stream
         })
@@ -236,7 +271,8 @@ fn endless_visits_use_limited_memory_and_time_out() {
     let before = memory_kb(&server);
     let mut begun = 0;
     for call in 0..30 {
-        let wishes: Vec<_> = (0..1000).map(|n| json!({ "url": format!("https://h{call}-{n}.example/") })).collect();
+        let wishes: Vec<_> =
+            (0..1000).map(|n| json!({ "url": format!("https://h{call}-{n}.example/") })).collect();
         let answers = server.post("/v1/visits", &json!(wishes)).of(200);
         begun += answers.as_array().unwrap().iter().filter(|of| of["visit"].is_string()).count();
     }
@@ -254,8 +290,16 @@ fn endless_visits_use_limited_memory_and_time_out() {
 #[test]
 fn unknown_and_odd_visits_are_not_found() {
     let server = Server::start(&[]);
-    for id in ["0", "00000000000000000000000000000000", "../../etc", "%00", "+0000000000000000000000000000000", "zz"] {
-        let answer = server.post(&format!("/v1/visits/{id}/report"), &json!({ "outcome": "content" }));
+    for id in [
+        "0",
+        "00000000000000000000000000000000",
+        "../../etc",
+        "%00",
+        "+0000000000000000000000000000000",
+        "zz",
+    ] {
+        let answer =
+            server.post(&format!("/v1/visits/{id}/report"), &json!({ "outcome": "content" }));
         assert_eq!(answer.status, 404, "{id}: {answer:?}");
     }
     is_well(&server);
@@ -269,7 +313,11 @@ fn hostile_text_comes_back_as_text() {
     one["link"] = json!("<img src=x onerror=alert(1)>\u{1b}[31m");
     server.ask("POST", "/v1/attempts", &lines(&[one])).of(200);
     let answer = server.post("/v1/select", &json!({ "urls": [url, "<script>alert(1)</script>"] }));
-    assert!(answer.head.to_ascii_lowercase().contains("content-type: application/json"), "{}", answer.head);
+    assert!(
+        answer.head.to_ascii_lowercase().contains("content-type: application/json"),
+        "{}",
+        answer.head
+    );
     assert!(answer.head.to_ascii_lowercase().contains("x-content-type-options: nosniff"));
     assert_eq!(answer.json()[0]["url"], url);
 }
@@ -278,7 +326,10 @@ fn hostile_text_comes_back_as_text() {
 fn too_many_items_in_one_call_are_rejected() {
     let server = Server::start(&[]);
     let urls = vec!["https://e.org/"; 10_001];
-    assert_eq!(server.post("/v1/select", &json!({ "urls": urls })).of(422)["error_type"], "invalid_value");
+    assert_eq!(
+        server.post("/v1/select", &json!({ "urls": urls })).of(422)["error_type"],
+        "invalid_value"
+    );
     let wishes = vec![json!({ "url": "https://e.org/" }); 10_001];
     assert_eq!(server.post("/v1/visits", &json!(wishes)).of(422)["error_type"], "invalid_value");
 }

@@ -33,7 +33,9 @@ fn loading() -> (Server, PathBuf) {
 }
 
 fn wait(server: &Server, path: &str, status: u16) {
-    until_blocking(path, || server.try_ask("GET", path, b"").is_ok_and(|answer| answer.status == status));
+    until_blocking(path, || {
+        server.try_ask("GET", path, b"").is_ok_and(|answer| answer.status == status)
+    });
 }
 
 #[test]

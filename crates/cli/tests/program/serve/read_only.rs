@@ -1,4 +1,5 @@
-//! `serve --read-only`: it follows the log of a running server or of a dead process, locks nothing and changes nothing.
+//! `serve --read-only`: it follows the log of a running server or of a dead process, locks nothing
+//! and changes nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +21,9 @@ fn record(server: &Server, attempts: &[Value]) {
 fn it_follows_what_another_process_records() {
     let writer = Server::start(&["--all-fetchers"]);
     let pages = |host: &str, from: usize| -> Vec<Value> {
-        (from..from + 20).map(|n| attempt(&format!("https://{host}/a/{n}"), "playwright", true)).collect()
+        (from..from + 20)
+            .map(|n| attempt(&format!("https://{host}/a/{n}"), "playwright", true))
+            .collect()
     };
     record(&writer, &pages("e.org", 0));
     let reader = follow(&writer.dir.path().join("data"));
@@ -39,21 +42,32 @@ fn it_follows_what_another_process_records() {
     let explain = "/v1/explain?url=https%3A%2F%2Ff.org%2Fa%2F99";
     let evidence = |server: &Server| {
         let said = server.get(explain).of(200);
-        let steps =
-            said["steps"].as_array().unwrap().iter().map(|step| [&step["type"], &step["fetcher"]].map(Value::clone));
+        let steps = said["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| [&step["type"], &step["fetcher"]].map(Value::clone));
         (said["fetcher"].clone(), steps.collect::<Vec<_>>())
     };
     let (_, steps) = evidence(&reader);
     assert!(steps.contains(&[json!("domain"), json!("playwright")]), "{steps:?}");
     assert_eq!(evidence(&reader), evidence(&writer));
     // A pause, and its end.
-    let blocks: Vec<Value> = (0..6).map(|n| attempt(&format!("https://b.org/{n}"), "direct_access", false)).collect();
+    let blocks: Vec<Value> =
+        (0..6).map(|n| attempt(&format!("https://b.org/{n}"), "direct_access", false)).collect();
     record(&writer, &blocks);
     let paused = |server: &Server| -> Vec<(Value, Value)> {
         let hosts = server.get("/v1/hosts?state=paused").of(200);
-        hosts.as_array().unwrap().iter().map(|host| (host["host"].clone(), host["paused_until"].clone())).collect()
+        hosts
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|host| (host["host"].clone(), host["paused_until"].clone()))
+            .collect()
     };
-    until("the pause appears", || !paused(&reader).is_empty() && paused(&reader) == paused(&writer));
+    until("the pause appears", || {
+        !paused(&reader).is_empty() && paused(&reader) == paused(&writer)
+    });
     assert_eq!(writer.ask("POST", "/v1/hosts/b.org/unpause", b"").of(200)["unpaused"], true);
     until("the pause ends", || paused(&reader).is_empty());
     // A forgotten domain leaves the figures, and what follows counts.
@@ -95,9 +109,15 @@ fn it_changes_nothing_and_refuses_what_would() {
         ("DELETE", "/v1/visits/1", ""),
     ] {
         let refused = reader.ask(method, path, body.as_bytes());
-        assert!(refused.head.to_ascii_lowercase().contains("content-type: application/problem+json"), "{refused:?}");
+        assert!(
+            refused.head.to_ascii_lowercase().contains("content-type: application/problem+json"),
+            "{refused:?}"
+        );
         let problem = refused.of(405);
-        assert_eq!((&problem["error_type"], &problem["status"]), (&json!("read_only"), &json!(405)));
+        assert_eq!(
+            (&problem["error_type"], &problem["status"]),
+            (&json!("read_only"), &json!(405))
+        );
         assert!(problem["detail"].as_str().unwrap().contains("follows a log"), "{problem}");
     }
     assert_eq!(reader.get("/v1/dashboard").of(200)["read_only"], true);
@@ -122,7 +142,10 @@ fn a_locked_directory_says_how_to_watch_it() {
         String::from_utf8(output.stderr).unwrap()
     };
     let server = said(&writer.dir);
-    assert!(server.contains("is locked by pid") && server.contains("serve --read-only"), "{server}");
+    assert!(
+        server.contains("is locked by pid") && server.contains("serve --read-only"),
+        "{server}"
+    );
     // Without an address a crawl has the lock.
     std::fs::remove_file(writer.dir.path().join("data/SERVE")).unwrap();
     let crawl = said(&writer.dir);
@@ -139,7 +162,8 @@ fn a_directory_that_is_gone_makes_it_not_ready() {
     record(&writer, &[attempt("https://e.org/1", "playwright", true)]);
     let (dir, code, said) = writer.end("-TERM");
     assert_eq!(code, Some(0), "{said}");
-    let (data, away, empty) = (dir.path().join("data"), dir.path().join("away"), dir.path().join("empty"));
+    let (data, away, empty) =
+        (dir.path().join("data"), dir.path().join("away"), dir.path().join("empty"));
     let reader = follow(&data);
     assert_eq!(reader.get("/readyz").of(200)["log"], "good");
     let is_ready = |want: bool| {
@@ -150,7 +174,9 @@ fn a_directory_that_is_gone_makes_it_not_ready() {
     assert_eq!(reader.get("/readyz").of(503)["log"], "degraded");
     // Another directory in its place is not the log either.
     std::fs::create_dir(&data).unwrap();
-    until("it was looked at again", || reader.get("/v1/dashboard").of(200).to_string().contains("is gone"));
+    until("it was looked at again", || {
+        reader.get("/v1/dashboard").of(200).to_string().contains("is gone")
+    });
     is_ready(false);
     std::fs::rename(&data, &empty).unwrap();
     std::fs::rename(&away, &data).unwrap();

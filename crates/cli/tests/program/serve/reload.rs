@@ -1,5 +1,5 @@
-//! SIGHUP makes a server reload mode, table and rules: all of it or nothing, while it responds, and without a dropped
-//! request.
+//! SIGHUP makes a server reload mode, table and rules: all of it or nothing, while it responds, and
+//! without a dropped request.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::server::{Server, ask_at};
 
-const PAGE: &str = "<html><body><script>house_challenge()</script><p>nothing else</p></body></html>";
+const PAGE: &str =
+    "<html><body><script>house_challenge()</script><p>nothing else</p></body></html>";
 
 struct Files {
     dir: std::path::PathBuf,
@@ -45,7 +46,12 @@ fn in_force(server: &Server) -> [Value; 4] {
     let chosen = &server.post("/v1/select", &json!({ "urls": ["https://e.org/a"] })).of(200)[0];
     let judged = server.post("/v1/classify", &json!({ "status": 200, "body": PAGE })).of(200);
     let mode = server.get("/v1/mode").of(200);
-    [chosen["fetcher"].clone(), chosen["mode"].clone(), judged["vendor"].clone(), mode["routes"].clone()]
+    [
+        chosen["fetcher"].clone(),
+        chosen["mode"].clone(),
+        judged["vendor"].clone(),
+        mode["routes"].clone(),
+    ]
 }
 
 #[test]
@@ -63,7 +69,12 @@ fn valid_settings_take_effect_and_invalid_ones_change_nothing() {
     // Reports of visits are classified by the same rules.
     let begun = server.post("/v1/visits", &json!({ "url": "https://e.org/b" })).of(201);
     let path = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
-    server.post(&path, &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": PAGE })).of(200);
+    server
+        .post(
+            &path,
+            &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": PAGE }),
+        )
+        .of(200);
     let blocked = server.beside(&["export"]).remove(0);
     assert!(blocked["heuristics"].to_string().contains("second"), "{blocked}");
 
@@ -103,7 +114,8 @@ fn one_of_each(address: SocketAddr, client: u32, n: u64) {
     // In mode `legacy` f.org has no route.
     assert!(chosen[0]["fetcher"].is_string(), "{chosen}");
     let begun = ask("/v1/visits", json!({ "url": format!("https://e.org/{client}/{n}") }), 201);
-    let (mut step, path) = (begun["step"].clone(), format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap()));
+    let (mut step, path) =
+        (begun["step"].clone(), format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap()));
     while step["kind"] == "fetch" {
         step = ask(&path, json!({ "outcome": "content", "status": 200 }), 200)["step"].clone();
     }
@@ -152,7 +164,9 @@ fn reloads_under_load_drop_no_request() {
             files.config(text);
             files.rules(if turn % 2 == 0 { "even" } else { "odd" });
             server.hang_up(words);
-            while answered.load(Ordering::Relaxed) < before + 3 && !clients.iter().any(|client| client.is_finished()) {
+            while answered.load(Ordering::Relaxed) < before + 3
+                && !clients.iter().any(|client| client.is_finished())
+            {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
         }
@@ -173,17 +187,25 @@ fn pace_and_costs_take_effect_by_a_signal_and_by_a_command() {
     let dir = tempfile::tempdir().unwrap();
     let files = Files { dir: dir.path().to_owned() };
     let settings = |rate: &str, cost: &str, more: &str| {
-        format!("{more}\n[pace.host.\"e.org\"]\nrate = {rate}\n[fetcher.playwright]\ncost = {cost}\n")
+        format!(
+            "{more}\n[pace.host.\"e.org\"]\nrate = {rate}\n[fetcher.playwright]\ncost = {cost}\n"
+        )
     };
     files.write("c.toml", &settings("0.0001", "3", ""));
     let server = Server::start_in(dir, &["--config", "c.toml"], &[]);
     // A visit ends at once, so that only the pace lets the next one wait.
     let step = |n: u32| {
-        let begun = server.post("/v1/visits", &json!({ "url": format!("https://e.org/{n}") })).of(201);
+        let begun =
+            server.post("/v1/visits", &json!({ "url": format!("https://e.org/{n}") })).of(201);
         let path = format!("/v1/visits/{}", begun["visit"].as_str().unwrap());
         match begun["step"]["kind"].as_str().unwrap() {
             "fetch" => {
-                server.post(&format!("{path}/report"), &json!({ "outcome": "content", "status": 200 })).of(200);
+                server
+                    .post(
+                        &format!("{path}/report"),
+                        &json!({ "outcome": "content", "status": 200 }),
+                    )
+                    .of(200);
                 "fetch".to_owned()
             }
             _ => {
@@ -211,6 +233,12 @@ fn pace_and_costs_take_effect_by_a_signal_and_by_a_command() {
     files.write("c.toml", "");
     let reloaded = &server.beside(&["reload"])[0];
     let text = reloaded["reloaded"].as_str().unwrap();
-    assert!(text.contains("e.org rate 1000 -> learned") && text.contains("cost: playwright 4.5 -> 20"), "{text}");
-    assert_eq!((&reloaded["pid"], cost_of(&server, "playwright").unwrap()), (&json!(server.child.id()), "20".into()));
+    assert!(
+        text.contains("e.org rate 1000 -> learned") && text.contains("cost: playwright 4.5 -> 20"),
+        "{text}"
+    );
+    assert_eq!(
+        (&reloaded["pid"], cost_of(&server, "playwright").unwrap()),
+        (&json!(server.child.id()), "20".into())
+    );
 }

@@ -48,7 +48,8 @@ impl Response {
 }
 
 pub(crate) fn program(dir: &TempDir) -> Command {
-    let mut command = fetchwise_testsite::program::command(env!("CARGO_BIN_EXE_fetchwise"), dir.path());
+    let mut command =
+        fetchwise_testsite::program::command(env!("CARGO_BIN_EXE_fetchwise"), dir.path());
     command.env("FETCHWISE_DATA_DIR", dir.path().join("data"));
     // Commands that start no browser find one on any machine.
     command.env("FETCHWISE_CHROMIUM", env!("CARGO_BIN_EXE_fetchwise"));
@@ -73,15 +74,22 @@ impl Server {
     pub(crate) fn start_in(dir: TempDir, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let stderr = dir.path().join("stderr");
         let mut command = program(&dir);
-        command.args(["serve", "--json", "--listen", "127.0.0.1:0"]).args(args).envs(variables.iter().copied());
+        command
+            .args(["serve", "--json", "--listen", "127.0.0.1:0"])
+            .args(args)
+            .envs(variables.iter().copied());
         command.stdout(Stdio::piped()).stderr(std::fs::File::create(&stderr).unwrap());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said: Value = serde_json::from_str(&line)
-            .unwrap_or_else(|_| panic!("{line:?} {}", std::fs::read_to_string(&stderr).unwrap_or_default()));
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+            panic!("{line:?} {}", std::fs::read_to_string(&stderr).unwrap_or_default())
+        });
         let address = said["listening"].as_str().unwrap().parse().unwrap();
-        let token = variables.iter().find(|(name, _)| *name == "FETCHWISE_TOKEN").map(|(_, token)| token.to_string());
+        let token = variables
+            .iter()
+            .find(|(name, _)| *name == "FETCHWISE_TOKEN")
+            .map(|(_, token)| token.to_string());
         let public = said["public"].as_str().map(|address| address.parse().unwrap());
         let server = Self { dir, address, public, child, token, stderr };
         until_blocking("the server is ready", || server.get("/readyz").status == 200);
@@ -97,7 +105,11 @@ impl Server {
     pub(crate) fn wait_for(&self, words: &str, from: usize) -> String {
         found(words, || {
             let said = self.stderr();
-            if said.get(from..).is_some_and(|later| later.contains(words)) { Ok(said) } else { Err(said) }
+            if said.get(from..).is_some_and(|later| later.contains(words)) {
+                Ok(said)
+            } else {
+                Err(said)
+            }
         })
     }
 
@@ -127,7 +139,12 @@ impl Server {
         self.try_ask(method, path, body).unwrap()
     }
 
-    pub(crate) fn try_ask(&self, method: &str, path: &str, body: &[u8]) -> std::io::Result<Response> {
+    pub(crate) fn try_ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> std::io::Result<Response> {
         ask_at(self.address, self.token.as_deref(), method, path, body)
     }
 
@@ -135,7 +152,11 @@ impl Server {
     pub(crate) fn beside(&self, args: &[&str]) -> Vec<Value> {
         let output = program(&self.dir).arg("--json").args(args).output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     /// Sends a signal and waits for the end.
@@ -164,7 +185,8 @@ pub(crate) fn ask_at(
 ) -> std::io::Result<Response> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let bearer = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    let bearer =
+        token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{bearer}Content-Length: {}\r\n\r\n",
         body.len()
@@ -181,7 +203,9 @@ pub(crate) fn read(stream: &mut TcpStream) -> std::io::Result<Response> {
     let ended = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
-        return Err(ended.err().unwrap_or_else(|| std::io::Error::other(format!("no answer: {text:?}"))));
+        return Err(ended
+            .err()
+            .unwrap_or_else(|| std::io::Error::other(format!("no answer: {text:?}"))));
     };
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
     Ok(Response { status, head: head.to_owned(), body: body.to_owned() })
@@ -194,7 +218,8 @@ pub(crate) fn now() -> i64 {
 
 /// Returns an attempt as a line.
 pub(crate) fn attempt(url: &str, fetcher: &str, success: bool) -> Value {
-    let mut line = json!({ "url": url, "fetcher": fetcher, "success": success, "attempted_at": now() });
+    let mut line =
+        json!({ "url": url, "fetcher": fetcher, "success": success, "attempted_at": now() });
     if !success {
         line["error_type"] = json!("blocked_403");
     }

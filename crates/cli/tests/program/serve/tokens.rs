@@ -13,9 +13,12 @@ fn a_token_keeps_other_clients_out() {
         &[("FETCHWISE_TOKEN", "a-long-secret-of-ours other-secret-of-ours")],
     );
     let ask = |token, path| ask_at(server.address, token, "GET", path, b"").unwrap();
-    for (token, status) in
-        [(None, 401), (Some("wrong"), 401), (Some("a-long-secret-of-our"), 401), (Some("other-secret-of-ours"), 200)]
-    {
+    for (token, status) in [
+        (None, 401),
+        (Some("wrong"), 401),
+        (Some("a-long-secret-of-our"), 401),
+        (Some("other-secret-of-ours"), 200),
+    ] {
         assert_eq!(ask(token, "/v1/stats").status, status, "{token:?}");
     }
     let refused = ask(None, "/v1/mode");
@@ -30,19 +33,25 @@ fn a_token_keeps_other_clients_out() {
 #[test]
 fn a_new_token_is_printed_once_and_its_hash_is_stored() {
     let dir = tempfile::tempdir().unwrap();
-    let made = program(&dir).args(["serve", "--new-token", "--token-file", "tokens.txt"]).output().unwrap();
+    let made = program(&dir)
+        .args(["serve", "--new-token", "--token-file", "tokens.txt"])
+        .output()
+        .unwrap();
     assert!(made.status.success());
     let token = String::from_utf8(made.stdout).unwrap().trim().to_owned();
     let kept = std::fs::read_to_string(dir.path().join("tokens.txt")).unwrap();
     assert!(token.len() == 64 && kept.starts_with("sha256:") && !kept.contains(&token));
-    let server = Server::start_in(dir, &["--token-file", "tokens.txt"], &[("FETCHWISE_TOKEN", &token)]);
+    let server =
+        Server::start_in(dir, &["--token-file", "tokens.txt"], &[("FETCHWISE_TOKEN", &token)]);
     assert_eq!(server.get("/v1/stats").status, 200);
     assert_eq!(ask_at(server.address, None, "GET", "/v1/stats", b"").unwrap().status, 401);
 }
 
 #[test]
 fn a_server_says_what_is_at_its_address_and_who_may_use_it() {
-    for (token, want) in [(None, "none: only this machine"), (Some("a-long-secret-of-ours"), "required")] {
+    for (token, want) in
+        [(None, "none: only this machine"), (Some("a-long-secret-of-ours"), "required")]
+    {
         let place = TestDir::new();
         let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
         if let Some(token) = token {
@@ -51,12 +60,19 @@ fn a_server_says_what_is_at_its_address_and_who_may_use_it() {
         let mut server = command.spawn().unwrap();
         let said = lines(server.stdout.take().unwrap());
         let url = wait_for(&said, "listening on ").replacen("listening on ", "", 1);
-        let shown = ["dashboard", "API", "metrics", "data", "token"].map(|what| wait_for(&said, what));
+        let shown =
+            ["dashboard", "API", "metrics", "data", "token"].map(|what| wait_for(&said, what));
         server.kill().unwrap();
         server.wait().unwrap();
-        assert!(shown[0].ends_with(&format!("{url}/")) && shown[2].ends_with(&format!("{url}/metrics")), "{shown:?}");
+        assert!(
+            shown[0].ends_with(&format!("{url}/")) && shown[2].ends_with(&format!("{url}/metrics")),
+            "{shown:?}"
+        );
         assert!(shown[1].contains("/openapi.json"), "{shown:?}");
-        assert!(shown[3].contains(place.data().to_str().unwrap()) && shown[4].contains(want), "{shown:?}");
+        assert!(
+            shown[3].contains(place.data().to_str().unwrap()) && shown[4].contains(want),
+            "{shown:?}"
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! `fetchwise unpause` alongside a server: it finds the server by the data directory, and the pause ends at once and in
-//! the log.
+//! `fetchwise unpause` alongside a server: it finds the server by the data directory, and the pause
+//! ends at once and in the log.
 
 use std::process::Output;
 
@@ -10,8 +10,9 @@ use super::server::{Server, attempt, lines, program};
 const TOKEN: &str = "a-token-that-is-long-enough";
 
 fn paused(server: &Server) {
-    let blocks: Vec<Value> =
-        (0..3).map(|n| attempt(&format!("https://blocks.example/{n}"), "direct_access", false)).collect();
+    let blocks: Vec<Value> = (0..3)
+        .map(|n| attempt(&format!("https://blocks.example/{n}"), "direct_access", false))
+        .collect();
     server.ask("POST", "/v1/attempts", &lines(&blocks)).of(200);
     assert_eq!(server.get("/v1/hosts?state=paused").of(200)[0]["host"], "blocks.example");
 }
@@ -39,20 +40,34 @@ fn a_host_and_a_link_are_unpaused_through_the_server_of_the_directory() {
     assert_eq!(said["server"], format!("http://{}", server.address));
     assert!(said["was_paused_until"].is_string());
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
-    assert_eq!(one(&unpause(&server, &["blocks.example"], None))["unpaused"], false, "it is not paused any more");
+    assert_eq!(
+        one(&unpause(&server, &["blocks.example"], None))["unpaused"],
+        false,
+        "it is not paused any more"
+    );
 
     // As given; the log stores it in the form of URLs.
     let link = "https://shut.example/a?b=c d#e";
-    let begun = server.post("/v1/visits", &json!({ "url": "https://shut.example/a", "id": link })).of(201);
+    let begun =
+        server.post("/v1/visits", &json!({ "url": "https://shut.example/a", "id": link })).of(201);
     let path = format!("/v1/visits/{}/report", begun["visit"].as_str().unwrap());
-    server.post(&path, &json!({ "outcome": "blocked_403", "status": 429, "retry_after": 600 })).of(200);
-    assert_eq!(server.get("/v1/links?state=paused").of(200)[0]["link"], "https://shut.example/a?b=c%20d");
+    server
+        .post(&path, &json!({ "outcome": "blocked_403", "status": 429, "retry_after": 600 }))
+        .of(200);
+    assert_eq!(
+        server.get("/v1/links?state=paused").of(200)[0]["link"],
+        "https://shut.example/a?b=c%20d"
+    );
     let said = one(&unpause(&server, &["--link", link], None));
     assert_eq!((&said["link"], &said["unpaused"]), (&json!(link), &json!(true)));
     assert_eq!(server.get("/v1/links?state=paused").of(200), json!([]));
     let (dir, ..) = server.end("-KILL");
     let server = Server::start_in(dir, &[], &[]);
-    assert_eq!(server.get("/v1/links?state=paused").of(200), json!([]), "the release is in the log");
+    assert_eq!(
+        server.get("/v1/links?state=paused").of(200),
+        json!([]),
+        "the release is in the log"
+    );
 }
 
 #[test]
@@ -64,12 +79,19 @@ fn a_server_with_tokens_requires_one_of_them() {
     let words = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(1) && words.contains("FETCHWISE_TOKEN"), "{words}");
     // A server's own token file has hashes, which grant no access.
-    std::fs::write(server.dir.path().join("hashes.txt"), format!("sha256:{}\n", "0".repeat(64))).unwrap();
+    std::fs::write(server.dir.path().join("hashes.txt"), format!("sha256:{}\n", "0".repeat(64)))
+        .unwrap();
     let hashes = unpause(&server, &["blocks.example", "--token-file", "hashes.txt"], None);
     let words = String::from_utf8(hashes.stderr).unwrap();
-    assert!(hashes.status.code() == Some(2) && words.contains("hashes.txt contains hashes"), "{words}");
+    assert!(
+        hashes.status.code() == Some(2) && words.contains("hashes.txt contains hashes"),
+        "{words}"
+    );
     std::fs::write(server.dir.path().join("token.txt"), format!("{TOKEN}\n")).unwrap();
-    assert_eq!(one(&unpause(&server, &["blocks.example", "--token-file", "token.txt"], None))["unpaused"], true);
+    assert_eq!(
+        one(&unpause(&server, &["blocks.example", "--token-file", "token.txt"], None))["unpaused"],
+        true
+    );
     assert_eq!(one(&unpause(&server, &["blocks.example"], Some(TOKEN)))["unpaused"], false);
     assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
 }
@@ -79,7 +101,11 @@ fn a_missing_server_is_an_error() {
     let server = Server::start(&[]);
     let address = format!("http://{}", server.address);
     let (dir, ..) = server.end("-TERM");
-    let output = program(&dir).args(["unpause", "blocks.example", "--server", &address]).output().unwrap();
+    let output =
+        program(&dir).args(["unpause", "blocks.example", "--server", &address]).output().unwrap();
     let words = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && words.contains("check that the server runs"), "{words}");
+    assert!(
+        output.status.code() == Some(1) && words.contains("check that the server runs"),
+        "{words}"
+    );
 }

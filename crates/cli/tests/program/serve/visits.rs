@@ -21,15 +21,31 @@ fn a_visit_is_fetched_reported_and_delivered() {
     let (visit, step) = begin(&server, "https://e.org/a");
     assert_eq!(
         (&step["kind"], &step["fetcher"], &step["deadline_ms"], &step["is_probe"], &step["url"]),
-        (&json!("fetch"), &json!("direct_access"), &json!(3000), &json!(true), &json!("https://e.org/a"))
+        (
+            &json!("fetch"),
+            &json!("direct_access"),
+            &json!(3000),
+            &json!(true),
+            &json!("https://e.org/a")
+        )
     );
     assert_eq!(
         (&step["decision"]["decision"], &step["decision"]["fetcher"]),
         (&json!("probe"), &json!("direct_access"))
     );
-    let end = report(&server, &visit, &json!({ "outcome": "content", "status": 200, "duration_ms": 120 }));
-    assert_eq!((&end["kind"], &end["end"], &end["error_type"]), (&json!("end"), &json!("delivered"), &Value::Null));
-    assert_eq!((&end["paused_until"], &end["requests"], &end["status"]), (&Value::Null, &json!(1), &json!(200)));
+    let end = report(
+        &server,
+        &visit,
+        &json!({ "outcome": "content", "status": 200, "duration_ms": 120 }),
+    );
+    assert_eq!(
+        (&end["kind"], &end["end"], &end["error_type"]),
+        (&json!("end"), &json!("delivered"), &Value::Null)
+    );
+    assert_eq!(
+        (&end["paused_until"], &end["requests"], &end["status"]),
+        (&Value::Null, &json!(1), &json!(200))
+    );
     assert_eq!((&end["was_trial"], &end["default_page"]), (&json!(false), &json!(false)));
     let logged = server.beside(&["export"]);
     assert_eq!(logged.len(), 1);
@@ -68,8 +84,11 @@ fn a_whole_response_is_classified() {
         "All the words of a page that has enough of them. ".repeat(20)
     );
     let (visit, _) = begin(&server, "https://e.org/a");
-    let end =
-        report(&server, &visit, &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": page }));
+    let end = report(
+        &server,
+        &visit,
+        &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": page }),
+    );
     assert_eq!(end["end"], "delivered");
     let (visit, _) = begin(&server, "https://e.org/b");
     let step = report(
@@ -82,11 +101,20 @@ fn a_whole_response_is_classified() {
     let (visit, step) = begin(&server, "https://stub.org/c");
     assert_eq!(step["fetcher"], "direct_access");
     let stub = "<html><head><meta http-equiv=refresh content='0; url=/c/index.html'></head></html>";
-    let step =
-        report(&server, &visit, &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": stub }));
-    assert_eq!((&step["kind"], &step["url"]), (&json!("fetch"), &json!("https://stub.org/c/index.html")));
+    let step = report(
+        &server,
+        &visit,
+        &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": stub }),
+    );
+    assert_eq!(
+        (&step["kind"], &step["url"]),
+        (&json!("fetch"), &json!("https://stub.org/c/index.html"))
+    );
     let end = report(&server, &visit, &json!({ "status": 404 }));
-    assert_eq!((&end["end"], &end["error_type"], &end["status"]), (&json!("failed"), &json!("not_found"), &json!(404)));
+    assert_eq!(
+        (&end["end"], &end["error_type"], &end["status"]),
+        (&json!("failed"), &json!("not_found"), &json!(404))
+    );
 }
 
 #[test]
@@ -98,17 +126,27 @@ fn tags_and_ids_are_kept_with_the_attempt() {
     let logged = &server.beside(&["export"])[0];
     assert_eq!(logged["link"], "article 17");
     let tags = logged["heuristics"].as_array().unwrap();
-    assert!(tags.iter().any(|tag| tag["type"] == "video_platform" && tag["value"] == "vimeo"), "{tags:?}");
+    assert!(
+        tags.iter().any(|tag| tag["type"] == "video_platform" && tag["value"] == "vimeo"),
+        "{tags:?}"
+    );
 }
 
 #[test]
 fn a_retry_after_is_honoured() {
     let server = Server::start(&[]);
     let (visit, _) = begin(&server, "https://e.org/a");
-    let end = report(&server, &visit, &json!({ "outcome": "blocked_403", "status": 429, "retry_after": 120 }));
+    let end = report(
+        &server,
+        &visit,
+        &json!({ "outcome": "blocked_403", "status": 429, "retry_after": 120 }),
+    );
     assert_eq!((&end["kind"], &end["end"]), (&json!("end"), &json!("failed")));
     let (_, next) = begin(&server, "https://e.org/b");
-    assert!(next["kind"] == "wait" && next["reason"] == "pace" || next["end"] == "paused", "{next}");
+    assert!(
+        next["kind"] == "wait" && next["reason"] == "pace" || next["end"] == "paused",
+        "{next}"
+    );
     assert_eq!(server.get("/v1/hosts?state=paused").of(200)[0]["host"], "e.org");
 }
 
@@ -116,8 +154,7 @@ fn a_retry_after_is_honoured() {
 fn the_host_at_the_end_of_a_redirect_is_paused_and_not_the_one_that_redirected() {
     let server = Server::start(&["--pace", "off"]);
     let limited = json!({ "status": 429, "headers": { "Retry-After": "3600" }, "final_url": "https://v.net/page" });
-    let by_name =
-        json!({ "outcome": "blocked_403", "status": 429, "retry_after": 3600, "final_url": "https://w.net/" });
+    let by_name = json!({ "outcome": "blocked_403", "status": 429, "retry_after": 3600, "final_url": "https://w.net/" });
     for (path, body, host) in [("a", limited, "v.net"), ("b", by_name, "w.net")] {
         let (visit, _) = begin(&server, &format!("https://short.org/{path}"));
         assert_eq!(report(&server, &visit, &body)["end"], "failed");
@@ -126,9 +163,14 @@ fn the_host_at_the_end_of_a_redirect_is_paused_and_not_the_one_that_redirected()
             let tags = logged["heuristics"].as_array().unwrap();
             tags.iter().find(|tag| tag["type"] == kind).map(|tag| tag["value"].clone())
         };
-        assert_eq!((tag("domain"), tag("redirected_by")), (Some(json!(host)), Some(json!("short.org"))), "{logged}");
+        assert_eq!(
+            (tag("domain"), tag("redirected_by")),
+            (Some(json!(host)), Some(json!("short.org"))),
+            "{logged}"
+        );
     }
-    // A client that follows no redirects reports them, and gets the target as its next request, if that may be asked.
+    // A client that follows no redirects reports them, and gets the target as its next request, if
+    // that may be asked.
     let redirect = |to: &str| json!({ "status": 302, "headers": { "Location": to } });
     let (visit, step) = begin(&server, "https://short.org/c");
     assert_eq!(step["kind"], "fetch", "{step}");
@@ -138,8 +180,10 @@ fn the_host_at_the_end_of_a_redirect_is_paused_and_not_the_one_that_redirected()
     let (visit, _) = begin(&server, "https://short.org/e");
     let end = report(&server, &visit, &redirect("https://v.net/page"));
     assert_eq!((&end["end"], &end["requests"]), (&json!("paused"), &json!(0)), "{end}");
-    let refused =
-        server.post(&format!("/v1/visits/{visit}/report"), &json!({ "outcome": "content", "final_url": "x" }));
+    let refused = server.post(
+        &format!("/v1/visits/{visit}/report"),
+        &json!({ "outcome": "content", "final_url": "x" }),
+    );
     refused.of(422);
 }
 
@@ -158,7 +202,8 @@ fn an_attempt_of_another_program_pauses_the_host_that_responded() {
     let taken = server.ask("POST", "/v1/attempts", lines.join("\n").as_bytes()).of(200);
     assert_eq!(taken["accepted"], 12);
     let paused = server.get("/v1/hosts?state=paused").of(200);
-    let hosts: Vec<_> = paused.as_array().unwrap().iter().map(|host| host["host"].clone()).collect();
+    let hosts: Vec<_> =
+        paused.as_array().unwrap().iter().map(|host| host["host"].clone()).collect();
     assert_eq!(hosts, ["v.net"]);
 }
 
@@ -171,8 +216,13 @@ fn a_visit_waits_for_its_hosts_pace_and_goes_on() {
     assert_eq!(step["kind"], "wait", "{step}");
     assert!(step["until"].as_str().unwrap().ends_with('Z') && step["reason"].is_string());
     report(&server, &first, &json!({ "outcome": "content" }));
-    let refused = server.post(&format!("/v1/visits/{second}/report"), &json!({ "outcome": "content" })).of(409);
-    assert_eq!((&refused["error_type"], &refused["step"]["kind"]), (&json!("nothing_to_report"), &json!("wait")));
+    let refused = server
+        .post(&format!("/v1/visits/{second}/report"), &json!({ "outcome": "content" }))
+        .of(409);
+    assert_eq!(
+        (&refused["error_type"], &refused["step"]["kind"]),
+        (&json!("nothing_to_report"), &json!("wait"))
+    );
     let step = server.get(&format!("/v1/visits/{second}?wait_s=30")).of(200)["step"].clone();
     assert_eq!(step["kind"], "fetch", "{step}");
     assert_eq!(report(&server, &second, &json!({ "outcome": "content" }))["end"], "delivered");
@@ -193,8 +243,10 @@ fn many_visits_and_many_reports_go_in_one_call_each() {
             (&begun[50]["error_type"], &begun[51]["error_type"]),
             (&json!("invalid_url"), &json!("invalid_value"))
         );
-        let mut reports: Vec<Value> =
-            begun[..50].iter().map(|of| json!({ "visit": of["visit"], "outcome": "content" })).collect();
+        let mut reports: Vec<Value> = begun[..50]
+            .iter()
+            .map(|of| json!({ "visit": of["visit"], "outcome": "content" }))
+            .collect();
         reports.push(json!({ "visit": "00000000000000000000000000000000", "outcome": "content" }));
         let ends = server.post("/v1/visits/report", &json!({ "reports": reports })).of(200);
         let ends = ends.as_array().unwrap();
@@ -213,15 +265,21 @@ fn a_repeated_report_counts_once() {
     let step = report(&server, &visit, &blocked);
     assert_eq!((&step["number"], &step["kind"]), (&json!(2), &json!("fetch")));
     assert_eq!(report(&server, &visit, &blocked), step, "the same answer again");
-    let early =
-        server.post(&format!("/v1/visits/{visit}/report"), &json!({ "number": 7, "outcome": "content" })).of(409);
+    let early = server
+        .post(&format!("/v1/visits/{visit}/report"), &json!({ "number": 7, "outcome": "content" }))
+        .of(409);
     assert_eq!(early["error_type"], "no_such_request");
     let content = json!({ "number": 2, "outcome": "content" });
     let end = report(&server, &visit, &content);
     assert_eq!(end["end"], "delivered");
     assert_eq!(report(&server, &visit, &content), end);
-    let late = server.post(&format!("/v1/visits/{visit}/report"), &json!({ "outcome": "content" })).of(409);
-    assert_eq!((&late["error_type"], &late["step"]["end"]), (&json!("visit_ended"), &json!("delivered")));
+    let late = server
+        .post(&format!("/v1/visits/{visit}/report"), &json!({ "outcome": "content" }))
+        .of(409);
+    assert_eq!(
+        (&late["error_type"], &late["step"]["end"]),
+        (&json!("visit_ended"), &json!("delivered"))
+    );
     assert_eq!(server.get("/v1/stats").of(200)[0]["attempts"], 2);
 }
 
@@ -239,9 +297,16 @@ fn another_report_of_the_same_request_is_refused() {
         json!({ "number": 1, "unavailable": "it does not start" }),
     ] {
         let refused = server.post(&path, &other).of(409);
-        assert_eq!((&refused["error_type"], &refused["step"]), (&json!("already_reported"), &step), "{other}");
+        assert_eq!(
+            (&refused["error_type"], &refused["step"]),
+            (&json!("already_reported"), &step),
+            "{other}"
+        );
         let listed = json!([{ "visit": visit, "number": 1, "outcome": "timeout" }]);
-        assert_eq!(server.post("/v1/visits/report", &listed).of(200)[0]["error_type"], "already_reported");
+        assert_eq!(
+            server.post("/v1/visits/report", &listed).of(200)[0]["error_type"],
+            "already_reported"
+        );
     }
     assert_eq!(report(&server, &visit, &first), step);
     assert_eq!(
@@ -305,7 +370,9 @@ fn an_abandoned_visit_times_out_and_releases_what_it_held() {
     let step = server.get(&format!("/v1/visits/{second}?wait_s=60")).of(200)["step"].clone();
     assert_eq!(step["kind"], "fetch", "{step}");
     assert_eq!(
-        server.post(&format!("/v1/visits/{first}/report"), &json!({ "outcome": "content" })).of(404)["error_type"],
+        server
+            .post(&format!("/v1/visits/{first}/report"), &json!({ "outcome": "content" }))
+            .of(404)["error_type"],
         "unknown_visit"
     );
 }

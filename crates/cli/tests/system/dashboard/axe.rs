@@ -1,4 +1,5 @@
-//! The dashboard as axe-core sees it: overview and domain page, light and dark, on a wide and on a narrow screen.
+//! The dashboard as axe-core sees it: overview and domain page, light and dark, on a wide and on a
+//! narrow screen.
 //!
 //! Owns: which rules count. npm installs axe-core for the test; nothing of it is kept here.
 //!
@@ -11,7 +12,8 @@ use serde_json::{Value, json};
 use super::chrome::Chrome;
 use super::{crawl, open};
 
-/// The release that the pages are held against. A newer one has new rules, so somebody has to read what it finds.
+/// The release that the pages are held against. A newer one has new rules, so somebody has to read
+/// what it finds.
 const AXE: &str = "axe-core@4.14.1";
 const RUN: &str = "axe.run(document, { resultTypes: ['violations'], runOnly: { type: 'tag', values: ['wcag2a', \
     'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] } }).then(found => [found.passes.length, \
@@ -20,7 +22,15 @@ const RUN: &str = "axe.run(document, { resultTypes: ['violations'], runOnly: { t
 /// Installs axe-core, and returns its script.
 fn script() -> String {
     let place = tempfile::tempdir().unwrap();
-    let args = ["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", AXE];
+    let args = [
+        "install",
+        "--no-save",
+        "--no-audit",
+        "--no-fund",
+        "--ignore-scripts",
+        "--loglevel=error",
+        AXE,
+    ];
     let output = Command::new("npm").args(args).current_dir(place.path()).output().expect("npm");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     std::fs::read_to_string(place.path().join("node_modules/axe-core/axe.min.js")).unwrap()
@@ -47,7 +57,9 @@ fn no_rule_of_axe_is_violated_and_a_planted_violation_is_found() {
         if page != "/" {
             chrome.until("document.querySelector('#domain-body').checkVisibility()");
         }
-        chrome.eval("document.querySelectorAll('details').forEach(details => { details.open = true })");
+        chrome.eval(
+            "document.querySelectorAll('details').forEach(details => { details.open = true })",
+        );
         chrome.eval(&axe);
         for scheme in ["light", "dark"] {
             chrome.prefers(scheme, true);

@@ -30,9 +30,14 @@ pub(crate) struct Chrome {
 
 fn program() -> PathBuf {
     let names = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome"];
-    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
-    let candidates = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    candidates.into_iter().find(|path| path.is_file()).expect("a Chromium: `make chromium` installs one")
+    let folders: Vec<PathBuf> =
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    let candidates =
+        names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    candidates
+        .into_iter()
+        .find(|path| path.is_file())
+        .expect("a Chromium: `make chromium` installs one")
 }
 
 impl Chrome {
@@ -63,7 +68,9 @@ impl Chrome {
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = lines
-            .find_map(|line| line.unwrap().strip_prefix("DevTools listening on ").map(str::to_owned))
+            .find_map(|line| {
+                line.unwrap().strip_prefix("DevTools listening on ").map(str::to_owned)
+            })
             .expect("Chromium says where it listens");
         // Read its later output, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
@@ -71,9 +78,13 @@ impl Chrome {
         let stream = TcpStream::connect(host).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let socket = loop_handshake(&address, stream);
-        let mut chrome = Self { child, socket, session: None, next: 0, events: Vec::new(), _profile: profile };
+        let mut chrome =
+            Self { child, socket, session: None, next: 0, events: Vec::new(), _profile: profile };
         let target = chrome.call("Target.createTarget", json!({"url": "about:blank"}));
-        let attached = chrome.call("Target.attachToTarget", json!({"targetId": target["targetId"], "flatten": true}));
+        let attached = chrome.call(
+            "Target.attachToTarget",
+            json!({"targetId": target["targetId"], "flatten": true}),
+        );
         chrome.session = attached["sessionId"].as_str().map(str::to_owned);
         for domain in ["Page", "Runtime", "Log", "Network", "Accessibility", "Audits"] {
             chrome.call(&format!("{domain}.enable"), json!({}));
@@ -108,7 +119,10 @@ impl Chrome {
             Ok(Message::Text(text)) => Some(serde_json::from_str(&text).unwrap()),
             Ok(_) => None,
             Err(tungstenite::Error::Io(error))
-                if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) =>
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                ) =>
             {
                 None
             }
@@ -120,14 +134,22 @@ impl Chrome {
     pub(crate) fn seen(&mut self, method: &str) -> Vec<Value> {
         // A response follows all earlier events.
         self.call("Runtime.evaluate", json!({"expression": "0"}));
-        self.events.iter().filter(|event| event["method"] == method).map(|event| event["params"].clone()).collect()
+        self.events
+            .iter()
+            .filter(|event| event["method"] == method)
+            .map(|event| event["params"].clone())
+            .collect()
     }
 
     /// Returns the value of an expression in the page; an exception fails the test.
     pub(crate) fn eval(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let result = self.call("Runtime.evaluate", params);
-        assert!(result.get("exceptionDetails").is_none(), "{expression}: {}", result["exceptionDetails"]);
+        assert!(
+            result.get("exceptionDetails").is_none(),
+            "{expression}: {}",
+            result["exceptionDetails"]
+        );
         result["result"]["value"].clone()
     }
 
@@ -150,7 +172,8 @@ impl Chrome {
 
     /// Resizes the window.
     pub(crate) fn size(&mut self, width: u32, height: u32) {
-        let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        let metrics =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
@@ -178,7 +201,8 @@ impl Chrome {
             "e" => (69, Some("e")),
             other => panic!("{other} is not on this keyboard"),
         };
-        let mut down = json!({"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code});
+        let mut down =
+            json!({"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code});
         if let Some(text) = text {
             down["text"] = json!(text);
         }

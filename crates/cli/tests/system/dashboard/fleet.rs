@@ -1,4 +1,5 @@
-//! The dashboard of a server in a fleet: two nodes over a real broker, and the claims of a third one.
+//! The dashboard of a server in a fleet: two nodes over a real broker, and the claims of a third
+//! one.
 //!
 //! Owns: the picture of it in the docs, too.
 
@@ -33,7 +34,11 @@ impl Fleet {
         let [a, b] = ["a", "b"].map(|name| {
             let server = Server::start_with(&place.path().join(name), None, &["--fleet", &url]);
             let host = format!("{name}.example");
-            server.record(&(0..40).map(|n| attempt(&host, n, "direct_access", 1_000, None)).collect::<Vec<_>>());
+            server.record(
+                &(0..40)
+                    .map(|n| attempt(&host, n, "direct_access", 1_000, None))
+                    .collect::<Vec<_>>(),
+            );
             server
         });
         for server in [&a, &b] {
@@ -86,7 +91,8 @@ fn tile(chrome: &mut Chrome, name: &str) -> String {
 #[test]
 fn it_shows_the_other_nodes_and_the_broker_as_text() {
     let mut fleet = Fleet::start();
-    let (a, other) = (&fleet.a, fleet.b.get("/v1/dashboard")["fleet"]["node"].as_str().unwrap().to_owned());
+    let (a, other) =
+        (&fleet.a, fleet.b.get("/v1/dashboard")["fleet"]["node"].as_str().unwrap().to_owned());
     let half_life_ms = 30 * 86_400_000;
     let third = NodeId::from_bytes([7; 16]);
     let said = Heartbeat {
@@ -100,11 +106,15 @@ fn it_shows_the_other_nodes_and_the_broker_as_text() {
     };
     fleet.say(third, &said);
     let known = fleet_once(a, |fleet| {
-        fleet["peers"].as_array().is_some_and(|peers| peers.iter().any(|p| p["missing_records"] == UNHEARD))
+        fleet["peers"]
+            .as_array()
+            .is_some_and(|peers| peers.iter().any(|p| p["missing_records"] == UNHEARD))
     });
     let mut chrome = open(a, 1400);
     assert_eq!(
-        chrome.eval("document.querySelector('#nav-fleet').hidden || document.querySelector('#fleet').hidden"),
+        chrome.eval(
+            "document.querySelector('#nav-fleet').hidden || document.querySelector('#fleet').hidden"
+        ),
         json!(false)
     );
     let head = chrome.eval("document.querySelector('#fleet-node').textContent");
@@ -113,19 +123,39 @@ fn it_shows_the_other_nodes_and_the_broker_as_text() {
         (tile(&mut chrome, "Broker"), tile(&mut chrome, "Up to date")),
         ("Connected".to_owned(), "Not yet".to_owned())
     );
-    assert_eq!((tile(&mut chrome, "Peers present"), tile(&mut chrome, "Withheld")), ("2".to_owned(), "0".to_owned()));
-    let of = |origin: &str| known["peers"].as_array().unwrap().iter().find(|p| p["node"] == origin).unwrap().clone();
+    assert_eq!(
+        (tile(&mut chrome, "Peers present"), tile(&mut chrome, "Withheld")),
+        ("2".to_owned(), "0".to_owned())
+    );
+    let of = |origin: &str| {
+        known["peers"].as_array().unwrap().iter().find(|p| p["node"] == origin).unwrap().clone()
+    };
     let cells = row(&mut chrome, "fleet-nodes", &other);
     let want = of(&other);
-    assert_eq!((cells[1].as_str(), cells[2].as_str()), ("Present", env!("CARGO_PKG_VERSION")), "{cells:?}");
-    assert_eq!((cells[3].clone(), cells[4].as_str()), (want["position"].to_string(), "0"), "{cells:?}");
+    assert_eq!(
+        (cells[1].as_str(), cells[2].as_str()),
+        ("Present", env!("CARGO_PKG_VERSION")),
+        "{cells:?}"
+    );
+    assert_eq!(
+        (cells[3].clone(), cells[4].as_str()),
+        (want["position"].to_string(), "0"),
+        "{cells:?}"
+    );
     let cells = row(&mut chrome, "fleet-nodes", &third.to_string());
-    assert_eq!((cells[2].as_str(), cells[3].as_str(), cells[4].as_str()), (SHOWN, "0", "5"), "{cells:?}");
+    assert_eq!(
+        (cells[2].as_str(), cells[3].as_str(), cells[4].as_str()),
+        (SHOWN, "0", "5"),
+        "{cells:?}"
+    );
     assert!(cells[1].contains(SHOWN), "{cells:?}");
     let text = chrome.eval("document.querySelector('#fleet').innerText");
     let text = text.as_str().unwrap();
     assert!(!text.contains('\u{202e}') && !text.contains('\u{200b}'), "{text}");
-    assert_eq!(chrome.eval("document.querySelectorAll('#fleet img, #fleet [onerror]').length"), json!(0));
+    assert_eq!(
+        chrome.eval("document.querySelectorAll('#fleet img, #fleet [onerror]').length"),
+        json!(0)
+    );
 
     // The page follows changes: the broker goes away, and the node reports that it is alone.
     kept_to_itself(&mut chrome, a);
@@ -142,13 +172,21 @@ fn nodes_work_with_keyboard_screen_reader_and_narrow_screen() {
     let fleet = Fleet::start();
     let mut chrome = open(&fleet.a, 1400);
     let nodes = named(&mut chrome);
-    for (role, name) in [("region", "Fleet"), ("link", "Fleet"), ("table", "Other nodes"), ("heading", "Other nodes")] {
+    for (role, name) in [
+        ("region", "Fleet"),
+        ("link", "Fleet"),
+        ("table", "Other nodes"),
+        ("heading", "Other nodes"),
+    ] {
         assert!(nodes.contains(&(role.to_owned(), name.to_owned())), "{role} {name}");
     }
     assert!(nodes.iter().all(|(role, name)| role != "columnheader" || !name.is_empty()));
-    assert_eq!(chrome.eval("document.querySelector('#fleet .scroll').ariaLabel"), json!("Other nodes"));
-    // The link at the top leads to the section, and the keyboard continues to its table. Pressing a column head sorts,
-    // with an announcement.
+    assert_eq!(
+        chrome.eval("document.querySelector('#fleet .scroll').ariaLabel"),
+        json!("Other nodes")
+    );
+    // The link at the top leads to the section, and the keyboard continues to its table. Pressing a
+    // column head sorts, with an announcement.
     chrome.eval("document.querySelector('#nav-fleet a').focus()");
     chrome.key("Enter");
     focus(&mut chrome, "search-other-nodes");
@@ -156,7 +194,10 @@ fn nodes_work_with_keyboard_screen_reader_and_narrow_screen() {
     chrome.key("Tab");
     assert_eq!(chrome.eval("document.activeElement.textContent"), json!("Node"));
     chrome.key("Enter");
-    assert_eq!(chrome.eval("document.activeElement.closest('th').getAttribute('aria-sort')"), json!("ascending"));
+    assert_eq!(
+        chrome.eval("document.activeElement.closest('th').getAttribute('aria-sort')"),
+        json!("ascending")
+    );
     for scheme in ["light", "dark"] {
         chrome.prefers(scheme, true);
         chrome.until(&format!("matchMedia('(prefers-color-scheme: {scheme})').matches"));

@@ -1,7 +1,8 @@
 //! The dashboard in a real Chromium, on a real server over a real log.
 //!
-//! Owns: the checks that figures on the page are those of the log, that the page follows new records, that it works
-//! with keyboard, screen reader and narrow screen, and that it sends requests to its server only.
+//! Owns: the checks that figures on the page are those of the log, that the page follows new
+//! records, that it works with keyboard, screen reader and narrow screen, and that it sends
+//! requests to its server only.
 
 mod axe;
 mod chrome;
@@ -16,8 +17,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fetchwise_simulate::{
-    NamedPolicy, PACE_WORLDS, PaceOptions, PaceWorld, SHIPPED, SimulateOptions, World, html, pace_html, simulate,
-    simulate_pace,
+    NamedPolicy, PACE_WORLDS, PaceOptions, PaceWorld, SHIPPED, SimulateOptions, World, html,
+    pace_html, simulate, simulate_pace,
 };
 use fetchwise_testsite::poll::until_blocking;
 use serde_json::{Value, json};
@@ -76,7 +77,10 @@ fn import(data: &Path, attempts: &[Value]) {
 /// Returns the rows of `stats` by key, with the fields that the dashboard's rows have too.
 fn stats(data: &Path, by: Option<&str>) -> BTreeMap<String, Value> {
     let args: Vec<&str> = ["stats"].into_iter().chain(by.map(|_| "--by")).chain(by).collect();
-    lines(data, &args).into_iter().map(|row| (row["key"].as_str().unwrap().to_owned(), row)).collect()
+    lines(data, &args)
+        .into_iter()
+        .map(|row| (row["key"].as_str().unwrap().to_owned(), row))
+        .collect()
 }
 
 /// Compares the dashboard's API with `stats` over the same log.
@@ -100,17 +104,19 @@ fn agrees(server: &Server, data: &Path) {
     let series = &board["series"];
     let mut days: BTreeMap<String, [u64; 3]> = BTreeMap::new();
     for (place, attempts) in series["attempts"].as_array().unwrap().iter().enumerate() {
-        let second = series["start"].as_i64().unwrap() + series["step_s"].as_i64().unwrap() * place as i64;
-        let day = chrono::DateTime::from_timestamp(second, 0).unwrap().format("%Y-%m-%d").to_string();
+        let second =
+            series["start"].as_i64().unwrap() + series["step_s"].as_i64().unwrap() * place as i64;
+        let day =
+            chrono::DateTime::from_timestamp(second, 0).unwrap().format("%Y-%m-%d").to_string();
         let sums = days.entry(day).or_default();
         sums[0] += attempts.as_u64().unwrap();
         sums[1] += series["delivered"][place].as_u64().unwrap();
         sums[2] += series["banned"][place].as_u64().unwrap();
     }
     days.retain(|_, sums| sums[0] > 0);
-    let want = stats(data, Some("day"))
-        .into_iter()
-        .map(|(day, row)| (day, ["attempts", "delivered", "banned"].map(|field| row[field].as_u64().unwrap())));
+    let want = stats(data, Some("day")).into_iter().map(|(day, row)| {
+        (day, ["attempts", "delivered", "banned"].map(|field| row[field].as_u64().unwrap()))
+    });
     assert_eq!(days, want.collect());
     // The work of all fetchers adds up to the total.
     let work: u64 = series["fetchers"]
@@ -130,14 +136,24 @@ fn figures_agree_with_stats_over_the_log_also_after_a_kill() {
     import(&data, &crawl());
     let server = Server::start(&data, None);
     agrees(&server, &data);
-    server.record(&(0..50).map(|n| attempt("harbour.example", n, "direct_access", 0, None)).collect::<Vec<_>>());
+    server.record(
+        &(0..50)
+            .map(|n| attempt("harbour.example", n, "direct_access", 0, None))
+            .collect::<Vec<_>>(),
+    );
     server.kill();
     let server = Server::start(&data, None);
-    assert_eq!(server.get("/v1/dashboard")["all"]["attempts"], json!(450), "what was acknowledged is there");
+    assert_eq!(
+        server.get("/v1/dashboard")["all"]["attempts"],
+        json!(450),
+        "what was acknowledged is there"
+    );
     agrees(&server, &data);
     let (status, answer) = server.ask("POST", "/v1/forget", Some(r#"{"domain": "bank.example"}"#));
     assert_eq!(status, 200, "{answer}");
-    until_blocking("the figures are complete", || server.get("/v1/dashboard")["complete"] == json!(true));
+    until_blocking("the figures are complete", || {
+        server.get("/v1/dashboard")["complete"] == json!(true)
+    });
     agrees(&server, &data);
 }
 
@@ -149,7 +165,12 @@ fn the_domains_are_sorted_and_searched_by_the_server() {
     let server = Server::start(&data, None);
     let keys = |query: &str| -> Vec<String> {
         let board = server.get(&format!("/v1/dashboard?{query}"));
-        board["domains"]["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect()
+        board["domains"]["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["key"].as_str().unwrap().to_owned())
+            .collect()
     };
     let all = ["bank.example", "ferry.example", "gallery.example", "library.example"];
     assert_eq!(keys("sort=key&order=asc"), all);
@@ -163,12 +184,19 @@ fn the_domains_are_sorted_and_searched_by_the_server() {
         .map(|row| row["ban_rate"].as_f64().unwrap())
         .collect();
     assert!(rates.is_sorted() && rates.len() == 4, "{rates:?}");
-    for (query, word) in
-        [("range=weak", "week"), ("sort=atempts", "attempts"), ("order=up", "asc"), ("limit=x", "limit")]
-    {
+    for (query, word) in [
+        ("range=weak", "week"),
+        ("sort=atempts", "attempts"),
+        ("order=up", "asc"),
+        ("limit=x", "limit"),
+    ] {
         let (status, answer) = server.ask("GET", &format!("/v1/dashboard?{query}"), None);
         let problem: Value = serde_json::from_str(&answer).unwrap();
-        assert_eq!((status, &problem["error_type"]), (422, &json!("invalid_value")), "{query}: {answer}");
+        assert_eq!(
+            (status, &problem["error_type"]),
+            (422, &json!("invalid_value")),
+            "{query}: {answer}"
+        );
         assert!(problem["detail"].as_str().unwrap().contains(word), "{query}: {answer}");
     }
 }
@@ -211,7 +239,10 @@ fn kept_to_itself(chrome: &mut Chrome, server: &Server) {
     assert!(thrown.is_empty(), "{thrown:?}");
     assert_eq!(chrome.seen("Log.entryAdded"), Vec::<Value>::new());
     let violations = chrome.seen("Audits.issueAdded");
-    assert!(violations.iter().all(|issue| issue["issue"]["code"] != "ContentSecurityPolicyIssue"), "{violations:?}");
+    assert!(
+        violations.iter().all(|issue| issue["issue"]["code"] != "ContentSecurityPolicyIssue"),
+        "{violations:?}"
+    );
 }
 
 #[test]
@@ -237,7 +268,11 @@ fn it_shows_the_log_and_follows_new_records() {
     let coloured = "(() => { const c = document.querySelector('#charts canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
         let n = 0; for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 0 && Math.max(d[i], d[i+1], d[i+2]) - Math.min(d[i], d[i+1], d[i+2]) > 60) n += 1; return n; })()";
     assert!(chrome.eval(coloured).as_u64().unwrap() > 100);
-    server.record(&(0..7).map(|n| attempt("harbour.example", n, "direct_access", 0, None)).collect::<Vec<_>>());
+    server.record(
+        &(0..7)
+            .map(|n| attempt("harbour.example", n, "direct_access", 0, None))
+            .collect::<Vec<_>>(),
+    );
     chrome.until("document.querySelector('#tiles').textContent.includes('407 requests')");
     assert_eq!(row(&mut chrome, "domains", "harbour.example")[2], "7");
     chrome.until("document.querySelector('#busy').textContent.includes('harbour.example')");
@@ -258,13 +293,18 @@ fn text(chrome: &mut Chrome, selector: &str) -> String {
 fn what_needs_attention_comes_first_with_its_reason() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
-    // Before: a host that delivers. Now: it refuses, another one does not respond, and a third is fine.
+    // Before: a host that delivers. Now: it refuses, another one does not respond, and a third is
+    // fine.
     let of = |host: &str, many: usize, ago: i64, error| -> Vec<Value> {
         (0..many).map(|n| attempt(host, n, "direct_access", ago, error)).collect()
     };
-    let before = [of("ferry.example", 40, 7_200_000, None), of("library.example", 40, 7_200_000, None)].concat();
+    let before =
+        [of("ferry.example", 40, 7_200_000, None), of("library.example", 40, 7_200_000, None)]
+            .concat();
     let (server, mut chrome) = open(&data, &before, 1400);
-    chrome.until("document.querySelector('#attention-title').textContent === 'Nothing needs attention'");
+    chrome.until(
+        "document.querySelector('#attention-title').textContent === 'Nothing needs attention'",
+    );
     assert_eq!(server.get("/v1/dashboard")["attention"], json!({"total": 0, "items": []}));
     let now = [
         of("ferry.example", 15, 1_000, Some("wrong_tool")),
@@ -274,23 +314,34 @@ fn what_needs_attention_comes_first_with_its_reason() {
     server.record(&now.concat());
     chrome.until("document.querySelectorAll('#alerts li').length === 2");
     assert_eq!(text(&mut chrome, "#attention-title"), "Needs attention (2)");
-    let [failing, paused] = [1, 2].map(|n| text(&mut chrome, &format!("#alerts li:nth-child({n})")));
+    let [failing, paused] =
+        [1, 2].map(|n| text(&mut chrome, &format!("#alerts li:nth-child({n})")));
     assert!(
-        failing.starts_with("Failingferry.example delivers 0 of its last 15 requests (0 %, usually 100 %)"),
+        failing.starts_with(
+            "Failingferry.example delivers 0 of its last 15 requests (0 %, usually 100 %)"
+        ),
         "{failing}"
     );
-    assert!(paused.starts_with("Pausedbarracks.example is paused for ") && paused.contains(", until "), "{paused}");
+    assert!(
+        paused.starts_with("Pausedbarracks.example is paused for ") && paused.contains(", until "),
+        "{paused}"
+    );
     assert!(paused.contains(": blocked_403 by direct_access at "), "{paused}");
     // It is above the figures, and on the first screen with what a browser would have cost.
     let places = chrome.eval("['#attention', '#tiles', '#otherwise-card'].map(id => document.querySelector(id).getBoundingClientRect().bottom)");
-    let places: Vec<f64> = places.as_array().unwrap().iter().map(|place| place.as_f64().unwrap()).collect();
+    let places: Vec<f64> =
+        places.as_array().unwrap().iter().map(|place| place.as_f64().unwrap()).collect();
     assert!(places.is_sorted() && places[2] < 900.0, "{places:?}");
     let board = server.get("/v1/dashboard");
-    let sum =
-        |field: &str| -> f64 { board["series"][field].as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).sum() };
+    let sum = |field: &str| -> f64 {
+        board["series"][field].as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).sum()
+    };
     let browser = sum("delivered") * board["browser_request_cost"].as_f64().unwrap();
     let cost = text(&mut chrome, "#otherwise");
-    assert!(cost.contains(&format!("{:.1} %saved", 100.0 * (1.0 - sum("cost") / browser))), "{cost}");
+    assert!(
+        cost.contains(&format!("{:.1} %saved", 100.0 * (1.0 - sum("cost") / browser))),
+        "{cost}"
+    );
     assert!(cost.contains(&format!("fetchwise{:.0} plain requests", sum("cost"))), "{cost}");
     // A slow host, with the reason in words.
     let slow = json!({"kind": "slow", "host": "slow.example", "pace": {
@@ -329,16 +380,24 @@ fn a_domain_opens_with_its_attempts_and_the_address_keeps_the_state() {
         chrome.eval("[...document.querySelector('#domain-attempts tbody tr').children].map(cell => cell.textContent)");
     assert_eq!(
         (&cells[1], &cells[3], &cells[5]),
-        (&json!(newest["error_type"].as_str().unwrap_or("content")), &newest["fetcher"], &newest["url"])
+        (
+            &json!(newest["error_type"].as_str().unwrap_or("content")),
+            &newest["fetcher"],
+            &newest["url"]
+        )
     );
     let facts = text(&mut chrome, "#domain-facts");
     let row = &stats(&data, Some("domain"))["bank.example"];
     assert!(facts.contains(&format!("{} requests, ", row["attempts"])), "{facts}");
     assert!(facts.contains(row["fetcher"].as_str().unwrap()), "{facts}");
     // The outcomes over time, with all of its attempts.
-    let outcomes = chrome.eval("document.querySelector('#domain-charts [role=img]').getAttribute('aria-label')");
+    let outcomes = chrome
+        .eval("document.querySelector('#domain-charts [role=img]').getAttribute('aria-label')");
     assert!(
-        outcomes.as_str().unwrap().contains(&format!("Delivered {}, Blocked {}", row["delivered"], row["banned"])),
+        outcomes
+            .as_str()
+            .unwrap()
+            .contains(&format!("Delivered {}, Blocked {}", row["delivered"], row["banned"])),
         "{outcomes}"
     );
     chrome.until("document.querySelectorAll('#domain-charts canvas').length === 4");
@@ -346,7 +405,10 @@ fn a_domain_opens_with_its_attempts_and_the_address_keeps_the_state() {
     chrome.until("document.querySelectorAll('#domain-explained .gates li').length === 6");
     assert_eq!(json!(text(&mut chrome, "#domain-explained .address")), newest["url"]);
     let at_risk = server.get("/v1/links?domain=bank.example").as_array().unwrap().len();
-    assert_eq!(chrome.eval("document.querySelectorAll('#domain-links tbody tr').length"), json!(at_risk.min(15)));
+    assert_eq!(
+        chrome.eval("document.querySelectorAll('#domain-links tbody tr').length"),
+        json!(at_risk.min(15))
+    );
     // The outcome filter, and more attempts.
     chrome.eval("(() => { const s = document.querySelector('#domain-attempts select'); s.value = 'blocked'; s.dispatchEvent(new Event('change')); })()");
     chrome.until("[...document.querySelectorAll('#domain-attempts tbody tr')].every(tr => tr.children[1].textContent === 'blocked_captcha')");
@@ -357,11 +419,18 @@ fn a_domain_opens_with_its_attempts_and_the_address_keeps_the_state() {
     // Back goes through what was shown.
     chrome.eval("history.back()");
     chrome.until("location.search === '?range=week' && document.querySelector('#domain').offsetParent === null");
-    assert_eq!(chrome.eval("document.querySelector('#now').contains(document.querySelector('#range'))"), json!(true));
+    assert_eq!(
+        chrome.eval("document.querySelector('#now').contains(document.querySelector('#range'))"),
+        json!(true)
+    );
     chrome.eval("history.back()");
-    chrome.until("location.search === '' && document.querySelector('#range input:checked').value === 'hour'");
+    chrome.until(
+        "location.search === '' && document.querySelector('#range input:checked').value === 'hour'",
+    );
     // An explained URL is in the address, and Back empties the form.
-    chrome.eval("document.querySelector('#explain-url').value = 'https://library.example/news/1?a=b&c=d'");
+    chrome.eval(
+        "document.querySelector('#explain-url').value = 'https://library.example/news/1?a=b&c=d'",
+    );
     chrome.eval("document.querySelector('#explain-form').requestSubmit()");
     chrome.until("document.querySelector('#verdict')");
     let sent = chrome.eval("location.href");
@@ -390,32 +459,51 @@ fn charts_join_periods_with_few_requests_and_say_when_and_what() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     // Five minutes ago, so that an hour begins there.
-    let attempts: Vec<Value> =
-        (0..30).map(|n| attempt("library.example", n, "direct_access", 300_000 - n as i64 * 10_000, None)).collect();
+    let attempts: Vec<Value> = (0..30)
+        .map(|n| attempt("library.example", n, "direct_access", 300_000 - n as i64 * 10_000, None))
+        .collect();
     let (server, mut chrome) = open(&data, &attempts, 1400);
     chrome.until("document.querySelector('#tiles').textContent.includes('30 requests')");
     let series = server.get("/v1/dashboard")["series"].clone();
     let steps = series["attempts"].as_array().unwrap().len();
-    assert_eq!((series["step_s"].as_u64(), (30..=33).contains(&steps)), (Some(10), true), "{steps}");
+    assert_eq!(
+        (series["step_s"].as_u64(), (30..=33).contains(&steps)),
+        (Some(10), true),
+        "{steps}"
+    );
     let widened = "import('/assets/chart.js').then(chart => [
         [3, 1, 1, 9, 2, 0, 1], [2, 0, 0, 0, 0, 2], [0, 7], [1, 1], []
     ].map(counts => chart.widen(counts).map(of => [of.from, of.to, of.thin])))";
-    let want =
-        json!([[[0, 3, false], [3, 7, false]], [[0, 1, true], [5, 6, true]], [[1, 2, false]], [[0, 2, true]], []]);
+    let want = json!([
+        [[0, 3, false], [3, 7, false]],
+        [[0, 1, true], [5, 6, true]],
+        [[1, 2, false]],
+        [[0, 2, true]],
+        []
+    ]);
     assert_eq!(chrome.eval(widened), want);
     let rates = "import('/assets/text.js').then(text => [10000, 25, 2.5, 0.036, 0.005, null].map(text.rate))";
-    assert_eq!(chrome.eval(rates), json!(["no limit", "25/s", "2.5/s", "2.2/min", "18/h", "\u{2013}"]));
+    assert_eq!(
+        chrome.eval(rates),
+        json!(["no limit", "25/s", "2.5/s", "2.2/min", "18/h", "\u{2013}"])
+    );
     // Each axis has a unit, and the legend says of which time its figures are.
-    let units = chrome.eval("[...document.querySelectorAll('#charts .axes')].map(axes => axes.textContent)");
-    let units: Vec<&str> = units.as_array().unwrap().iter().map(|unit| unit.as_str().unwrap()).collect();
+    let units = chrome
+        .eval("[...document.querySelectorAll('#charts .axes')].map(axes => axes.textContent)");
+    let units: Vec<&str> =
+        units.as_array().unwrap().iter().map(|unit| unit.as_str().unwrap()).collect();
     assert!(units.len() == 6 && units.iter().all(|unit| unit.contains("local time")), "{units:?}");
-    assert!(units[0].contains("plain requests per page") && units[4].contains("requests per 10 s"), "{units:?}");
+    assert!(
+        units[0].contains("plain requests per page") && units[4].contains("requests per 10 s"),
+        "{units:?}"
+    );
     let whole = text(&mut chrome, "#charts .when");
     let at = chrome.eval("(() => { const plot = document.querySelector('#charts .u-over'); plot.scrollIntoView({block: 'center', behavior: 'instant'}); const r = plot.getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]; })()");
     chrome.point(at[0].as_f64().unwrap(), at[1].as_f64().unwrap());
     chrome.until("[...document.querySelectorAll('#charts .when')].every(when => when.classList.contains('at'))");
     let point = text(&mut chrome, "#charts .when");
-    let is_time = |text: &str| text.len() == 8 && text.bytes().filter(|byte| *byte == b':').count() == 2;
+    let is_time =
+        |text: &str| text.len() == 8 && text.bytes().filter(|byte| *byte == b':').count() == 2;
     for said in [&whole, &point] {
         let (from, to) = said.split_once(" to ").unwrap();
         assert!(is_time(from) && is_time(to) || said.contains(','), "{said}");
@@ -429,7 +517,8 @@ fn the_last_label_of_an_axis_is_whole() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     let (_server, mut chrome) = open(&data, &crawl(), 1400);
-    // Two axes that end with a label: a time with seconds, and a day. The canvas has no ink at its right edge.
+    // Two axes that end with a label: a time with seconds, and a day. The canvas has no ink at its
+    // right edge.
     let ink = "import('/assets/chart.js').then(async ({ Chart }) => {
         const midnight = new Date(2026, 2, 25).getTime() / 1000;
         const boxes = [[10, 120], [3600, 5 * 86400]].map(([step, length]) => {
@@ -464,7 +553,11 @@ fn an_explanation_leaves_out_fetchers_that_are_not_available() {
     let url = "https://library.example/news/9";
     let explained = server.get("/v1/explain?url=https%3A%2F%2Flibrary.example%2Fnews%2F9");
     let of = |available: bool| -> Vec<String> {
-        let all = explained["candidates"].as_array().unwrap().iter().filter(|one| one["available"] == available);
+        let all = explained["candidates"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| one["available"] == available);
         all.map(|one| one["fetcher"].as_str().unwrap().to_owned()).collect()
     };
     let (here, absent) = (of(true), of(false));
@@ -489,19 +582,26 @@ fn heuristics_that_only_the_response_shows_are_behind_a_switch() {
     for of in &mut attempts {
         let status = if of["success"] == json!(true) { "status_200" } else { "status_403" };
         let host = of["url"].as_str().unwrap().split('/').nth(2).unwrap().to_owned();
-        of["heuristics"] = json!([{"type": "domain", "value": host}, {"type": status, "value": "true"}]);
+        of["heuristics"] =
+            json!([{"type": "domain", "value": host}, {"type": status, "value": "true"}]);
     }
     let (server, mut chrome) = open(&data, &attempts, 1400);
     let kinds = "[...new Set([...document.querySelectorAll('#heuristic-table tbody .kind')].map(kind => kind.textContent))].sort()";
     chrome.until("document.querySelector('#heuristic-table tbody .kind')");
-    // Whether a host shows something now depends on the age of its attempts, and what proves its site on their order.
+    // Whether a host shows something now depends on the age of its attempts, and what proves its
+    // site on their order.
     let shown = |chrome: &mut Chrome| -> Vec<String> {
         let all: Vec<String> = serde_json::from_value(chrome.eval(kinds)).unwrap();
-        all.into_iter().filter(|kind| !["host_shows", "site_proven", "site_unproven"].contains(&&**kind)).collect()
+        all.into_iter()
+            .filter(|kind| !["host_shows", "site_proven", "site_unproven"].contains(&&**kind))
+            .collect()
     };
     assert_eq!(shown(&mut chrome), ["domain", "host_showed"]);
     chrome.eval("document.querySelector('#heuristic-table input[type=checkbox]').click()");
-    assert_eq!(shown(&mut chrome), ["domain", "host_showed", "site_saturated", "status_200", "status_403"]);
+    assert_eq!(
+        shown(&mut chrome),
+        ["domain", "host_showed", "site_saturated", "status_200", "status_403"]
+    );
     kept_to_itself(&mut chrome, &server);
 }
 
@@ -525,7 +625,9 @@ fn keys_search_domains_and_list_themselves() {
     chrome.key("Escape");
     chrome.until("!document.querySelector('#keys-dialog').open");
     chrome.key("e");
-    chrome.until("document.activeElement.id === 'explain-url' && document.activeElement.value === ''");
+    chrome.until(
+        "document.activeElement.id === 'explain-url' && document.activeElement.value === ''",
+    );
     kept_to_itself(&mut chrome, &server);
 }
 
@@ -535,8 +637,10 @@ fn malicious_names_are_shown_as_text() {
     let data = place.path().join("data");
     let mut attempts = crawl();
     for n in 0..30 {
-        let mut of = attempt("trap.example", n, HOSTILE, 1_000, (n % 2 == 0).then_some("blocked_403"));
-        of["heuristics"] = json!([{"type": "domain", "value": HOSTILE}, {"type": "title", "value": HOSTILE}]);
+        let mut of =
+            attempt("trap.example", n, HOSTILE, 1_000, (n % 2 == 0).then_some("blocked_403"));
+        of["heuristics"] =
+            json!([{"type": "domain", "value": HOSTILE}, {"type": "title", "value": HOSTILE}]);
         attempts.push(of);
     }
     let (server, mut chrome) = open(&data, &attempts, 1400);
@@ -548,7 +652,10 @@ fn malicious_names_are_shown_as_text() {
     let body = body.as_str().unwrap();
     assert!(body.contains(&format!("title {SHOWN}")), "{body}");
     assert!(!body.contains('\u{202e}') && !body.contains('\u{200b}'));
-    assert_eq!(chrome.eval("document.querySelectorAll('img, iframe, object, embed, [onerror]').length"), json!(0));
+    assert_eq!(
+        chrome.eval("document.querySelectorAll('img, iframe, object, embed, [onerror]').length"),
+        json!(0)
+    );
     // As a domain, too.
     let link = "[...document.querySelectorAll('#domains a.host')].find(link => link.textContent === NAME).click()";
     chrome.eval(&link.replace("NAME", &json!(SHOWN).to_string()));
@@ -556,22 +663,34 @@ fn malicious_names_are_shown_as_text() {
     assert_eq!(text(&mut chrome, "#domain-title"), SHOWN);
     let shown = chrome.eval("document.querySelector('#domain').innerText + document.title");
     assert!(!shown.as_str().unwrap().contains('\u{202e}'), "{shown}");
-    assert_eq!(chrome.eval("document.querySelectorAll('img, iframe, object, embed, [onerror]').length"), json!(0));
+    assert_eq!(
+        chrome.eval("document.querySelectorAll('img, iframe, object, embed, [onerror]').length"),
+        json!(0)
+    );
     chrome.eval("history.back()");
     chrome.until("document.querySelector('#now').offsetParent !== null");
     let url = format!("https://trap.example/{HOSTILE}?q=<script>alert(2)</script>");
     chrome.eval(&format!("document.querySelector('#explain-url').value = {}", json!(url)));
     chrome.eval("document.querySelector('#explain-form').requestSubmit()");
     chrome.until("document.querySelector('#verdict')");
-    assert_eq!(chrome.eval("document.querySelectorAll('#explained script, #explained img').length"), json!(0));
+    assert_eq!(
+        chrome.eval("document.querySelectorAll('#explained script, #explained img').length"),
+        json!(0)
+    );
     // An invalid URL is reported, and its text does not become part of the page.
-    chrome.eval(&format!("document.querySelector('#explain-url').value = {}", json!(format!("{HOSTILE}:"))));
+    chrome.eval(&format!(
+        "document.querySelector('#explain-url').value = {}",
+        json!(format!("{HOSTILE}:"))
+    ));
     chrome.eval("document.querySelector('#explain-form').requestSubmit()");
     chrome.until("document.querySelector('#explain-error').textContent !== ''");
     let refused = chrome.seen("Log.entryAdded");
     chrome.events.retain(|event| event["method"] != "Log.entryAdded");
     assert!(refused.iter().all(|entry| entry["entry"]["source"] == "network"), "{refused:?}");
-    assert_eq!(chrome.eval("document.querySelector('#explain-url').getAttribute('aria-invalid')"), json!("true"));
+    assert_eq!(
+        chrome.eval("document.querySelector('#explain-url').getAttribute('aria-invalid')"),
+        json!("true")
+    );
     kept_to_itself(&mut chrome, &server);
 }
 
@@ -581,8 +700,9 @@ fn a_keyboard_is_enough_to_explain_a_url_and_to_unpause_a_host() {
     let data = place.path().join("data");
     let (server, mut chrome) = open(&data, &crawl(), 1400);
     // Three links of one host that were blocked within ten minutes pause it.
-    let blocks: Vec<Value> =
-        (0..6).map(|n| attempt("barracks.example", n, "direct_access", 0, Some("blocked_403"))).collect();
+    let blocks: Vec<Value> = (0..6)
+        .map(|n| attempt("barracks.example", n, "direct_access", 0, Some("blocked_403")))
+        .collect();
     server.record(&blocks);
     chrome.until("document.querySelector('#paused').textContent.includes('barracks.example')");
     let left = chrome.eval("document.querySelector('#paused .countdown').textContent");
@@ -600,12 +720,16 @@ fn a_keyboard_is_enough_to_explain_a_url_and_to_unpause_a_host() {
     let fetcher = want["fetcher"].as_str().unwrap();
     assert!(verdict.as_str().unwrap().starts_with(fetcher), "{verdict} {fetcher}");
     assert_eq!(chrome.eval("document.querySelectorAll('.gates li').length"), json!(6));
-    assert!(chrome.eval("document.querySelectorAll('.ladder polyline').length").as_u64().unwrap() > 1);
+    assert!(
+        chrome.eval("document.querySelectorAll('.ladder polyline').length").as_u64().unwrap() > 1
+    );
     let steps = want["steps"].as_array().unwrap().len();
-    let rows = chrome.eval("document.querySelector('#explained details').querySelectorAll('tbody tr').length");
+    let rows = chrome
+        .eval("document.querySelector('#explained details').querySelectorAll('tbody tr').length");
     assert_eq!(rows, json!(steps));
 
-    let unpause = "document.activeElement.getAttribute('aria-label') === 'Unpause barracks.example'";
+    let unpause =
+        "document.activeElement.getAttribute('aria-label') === 'Unpause barracks.example'";
     for _ in 0..60 {
         if chrome.eval(unpause) == json!(true) {
             break;
@@ -615,7 +739,9 @@ fn a_keyboard_is_enough_to_explain_a_url_and_to_unpause_a_host() {
     assert_eq!(chrome.eval(unpause), json!(true));
     // The next response redraws the table, and the focus stays.
     let before = chrome.seen("Network.loadingFinished").len();
-    until_blocking("the next response", || chrome.seen("Network.loadingFinished").len() >= before + 3);
+    until_blocking("the next response", || {
+        chrome.seen("Network.loadingFinished").len() >= before + 3
+    });
     assert_eq!(chrome.eval(unpause), json!(true));
     chrome.key("Enter");
     chrome.until("document.querySelector('#unpause-dialog').open");
@@ -646,8 +772,10 @@ fn focus(chrome: &mut Chrome, id: &str) {
 /// Every control, picture and landmark of the accessibility tree, with its name.
 fn named(chrome: &mut Chrome) -> Vec<(String, String)> {
     let tree = chrome.call("Accessibility.getFullAXTree", json!({}));
-    let nodes = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] != json!(true));
-    let text = |node: &Value, field: &str| node[field]["value"].as_str().unwrap_or_default().to_owned();
+    let nodes =
+        tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] != json!(true));
+    let text =
+        |node: &Value, field: &str| node[field]["value"].as_str().unwrap_or_default().to_owned();
     nodes.map(|node| (text(node, "role"), text(node, "name"))).collect()
 }
 
@@ -679,20 +807,33 @@ fn a_screen_reader_finds_landmarks_headings_and_names() {
         "DisclosureTriangle",
     ];
     for (role, name) in &nodes {
-        assert!(!must_be_named.contains(&role.as_str()) || !name.is_empty(), "a {role} without a name");
+        assert!(
+            !must_be_named.contains(&role.as_str()) || !name.is_empty(),
+            "a {role} without a name"
+        );
     }
     let count = |role: &str| nodes.iter().filter(|(is, _)| is == role).count();
-    for (role, least) in
-        [("banner", 1), ("main", 1), ("navigation", 1), ("contentinfo", 1), ("image", 7), ("table", 4), ("radio", 4)]
-    {
+    for (role, least) in [
+        ("banner", 1),
+        ("main", 1),
+        ("navigation", 1),
+        ("contentinfo", 1),
+        ("image", 7),
+        ("table", 4),
+        ("radio", 4),
+    ] {
         assert!(count(role) >= least, "{} {role}", count(role));
     }
     for part in ["Overview", "Explain a URL", "Hosts", "Domains", "Fetchers", "Heuristics", "Log"] {
         assert!(nodes.contains(&("region".to_owned(), part.to_owned())), "{part}");
     }
     let levels = chrome.eval("[...document.querySelectorAll('main h2, main h3, main h4')].filter(h => h.offsetParent).map(h => +h.tagName[1])");
-    let levels: Vec<u64> = levels.as_array().unwrap().iter().map(|level| level.as_u64().unwrap()).collect();
-    assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "a level of headings is left out: {levels:?}");
+    let levels: Vec<u64> =
+        levels.as_array().unwrap().iter().map(|level| level.as_u64().unwrap()).collect();
+    assert!(
+        levels.windows(2).all(|pair| pair[1] <= pair[0] + 1),
+        "a level of headings is left out: {levels:?}"
+    );
     // Scrollable parts are focusable and have a name.
     let scrolls = "[...document.querySelectorAll('.scroll')].every(s => s.tabIndex === 0 && s.getAttribute('role') === 'group' && s.ariaLabel)";
     assert_eq!(chrome.eval(scrolls), json!(true));
@@ -734,7 +875,10 @@ fn it_is_readable_light_and_dark_and_fits_a_narrow_screen() {
     let long = format!("{}.example", "a-host-with-a-long-name".repeat(2));
     attempts.extend((0..9).map(|n| attempt(&long, n, "direct_access", 0, Some("blocked_403"))));
     let (_server, mut chrome) = open(&data, &attempts, 1400);
-    chrome.eval(&format!("document.querySelector('#explain-url').value = 'https://{long}/{}'", "x".repeat(300)));
+    chrome.eval(&format!(
+        "document.querySelector('#explain-url').value = 'https://{long}/{}'",
+        "x".repeat(300)
+    ));
     chrome.eval("document.querySelector('#explain-form').requestSubmit()");
     chrome.until("document.querySelector('#verdict')");
     let ground = "getComputedStyle(document.body).backgroundColor";
@@ -747,7 +891,10 @@ fn it_is_readable_light_and_dark_and_fits_a_narrow_screen() {
         assert!(worst[0].as_f64().unwrap() >= 4.5, "{scheme}: {worst}");
     }
     assert_ne!(grounds[0], grounds[1]);
-    assert_eq!(chrome.eval("getComputedStyle(document.querySelector('#said')).transitionDuration"), json!("0s"));
+    assert_eq!(
+        chrome.eval("getComputedStyle(document.querySelector('#said')).transitionDuration"),
+        json!("0s")
+    );
     // A person may choose the other scheme, and gets it again the next time.
     chrome.eval("(() => { const t = document.querySelector('#theme'); t.value = 'light'; t.dispatchEvent(new Event('change')); })()");
     assert_eq!(chrome.eval(ground), grounds[0]);
@@ -771,7 +918,11 @@ fn it_is_readable_light_and_dark_and_fits_a_narrow_screen() {
     chrome.until("innerWidth === 400");
     let rows = chrome.eval("[...document.querySelectorAll('#domains tbody tr')].map(tr => [Math.round(tr.getBoundingClientRect().height), new Set([...tr.children].filter(cell => cell.offsetParent).map(cell => Math.round(cell.getBoundingClientRect().bottom / 8))).size])");
     let rows = rows.as_array().unwrap();
-    assert!(!rows.is_empty() && rows.iter().all(|row| row[0].as_u64().unwrap() < 64 && row[1] == json!(2)), "{rows:?}");
+    assert!(
+        !rows.is_empty()
+            && rows.iter().all(|row| row[0].as_u64().unwrap() < 64 && row[1] == json!(2)),
+        "{rows:?}"
+    );
     assert!(chrome.picture().starts_with(b"\x89PNG"));
 }
 
@@ -789,8 +940,13 @@ fn during_a_split_both_arms_are_shown() {
     };
     std::fs::create_dir(&data).unwrap();
     let table = place.path().join("routes.csv");
-    std::fs::write(&table, "domain,fetcher\nlibrary.example,playwright\ngallery.example,playwright\n").unwrap();
-    let server = Server::start_with(&data, None, &["--mode", "split", "--router", table.to_str().unwrap()]);
+    std::fs::write(
+        &table,
+        "domain,fetcher\nlibrary.example,playwright\ngallery.example,playwright\n",
+    )
+    .unwrap();
+    let server =
+        Server::start_with(&data, None, &["--mode", "split", "--router", table.to_str().unwrap()]);
     server.record(&crawl().into_iter().enumerate().map(arm).collect::<Vec<_>>());
     let want = server.get("/v1/rollout");
     assert_eq!(want["arms"].as_array().unwrap().len(), 2);
@@ -862,7 +1018,8 @@ fn malicious_names_in_the_simulators_reports_are_text() {
         chrome.until("document.readyState === 'complete' && document.querySelector('table')");
         let shown = chrome.eval("document.body.textContent");
         assert!(shown.as_str().unwrap().contains("onerror=alert(1)"), "{name}: {shown}");
-        let active = chrome.eval("document.querySelectorAll('img, iframe, object, embed, [onerror]').length");
+        let active = chrome
+            .eval("document.querySelectorAll('img, iframe, object, embed, [onerror]').length");
         assert_eq!(active, json!(0), "{name}");
     }
 }

@@ -1,4 +1,5 @@
-//! The pictures of `docs/guides/dashboard.md`, taken of a crawl of the demo sites by `make pictures`.
+//! The pictures of `docs/guides/dashboard.md`, taken of a crawl of the demo sites by
+//! `make pictures`.
 
 use std::path::{Path, PathBuf};
 
@@ -28,16 +29,22 @@ const PAGES: usize = 30;
 
 /// Crawls some of the demo sites with a learned pace, which the demo has only for its mill.
 fn learn_pace(data: &Path) {
-    let sites: Vec<_> = interactive_demo_sites().into_iter().filter(|site| PACED.contains(&site.name)).collect();
+    let sites: Vec<_> =
+        interactive_demo_sites().into_iter().filter(|site| PACED.contains(&site.name)).collect();
     let origin = Origin::start(sites.iter().map(|site| (site.host, site.site.clone()))).unwrap();
     // Pages that the demo has not fetched.
     let urls = (0..PAGES).flat_map(|n| sites.iter().map(move |site| (site, 1_000 + n)));
-    let urls: String = urls.map(|(site, n)| format!("{}\n", origin.url(site.host, &site.path(n)))).collect();
+    let urls: String =
+        urls.map(|(site, n)| format!("{}\n", origin.url(site.host, &site.path(n)))).collect();
     let input = data.with_extension("txt");
     std::fs::write(&input, urls).unwrap();
     let fetch = ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--wait", "0", "--input"];
     let ran = program(data).args(fetch).arg(&input).output().unwrap();
-    assert!(ran.status.code().is_some_and(|code| code != 2), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(
+        ran.status.code().is_some_and(|code| code != 2),
+        "{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
 }
 
 #[test]
@@ -49,8 +56,11 @@ fn pictures_of_the_docs() {
         Some(dir) => PathBuf::from(dir),
         None => {
             let data = place.path().join("data");
-            let ran =
-                program(&data).args(["demo", "--rounds", "24", "--json", "--data-dir"]).arg(&data).output().unwrap();
+            let ran = program(&data)
+                .args(["demo", "--rounds", "24", "--json", "--data-dir"])
+                .arg(&data)
+                .output()
+                .unwrap();
             assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
             learn_pace(&data);
             data

@@ -1,7 +1,7 @@
 //! The dashboard of a running crawl: an operator opens it and sees the one host in trouble.
 //!
-//! Invariant: no test asserts a time. The host is in the response to the page's first request, and the poll interval of
-//! the page leaves room for a response within five seconds.
+//! Invariant: no test asserts a time. The host is in the response to the page's first request, and
+//! the poll interval of the page leaves room for a response within five seconds.
 
 use std::process::Child;
 use std::time::Instant;
@@ -38,8 +38,17 @@ impl Crawl {
     fn start(place: &TestDir, origin: &Origin) -> Self {
         let urls = (0..PAGES).flat_map(|n| HOSTS.map(|host| origin.url(host, &format!("/{n}\n"))));
         let input = place.write("urls.txt", urls.collect::<String>());
-        let fetch = ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
-        let more = ["--pace", "off", "--concurrency", "4", "--serve=127.0.0.1:0", "--input", &input];
+        let fetch = [
+            "fetch",
+            "--json",
+            "--allow-network",
+            "127.0.0.0/8",
+            "--no-browser",
+            "--robots",
+            "ignore",
+        ];
+        let more =
+            ["--pace", "off", "--concurrency", "4", "--serve=127.0.0.1:0", "--input", &input];
         let mut child = place.spawn(&[&fetch[..], &more].concat());
         // Read its results, so that it never blocks.
         let results = lines(child.stdout.take().unwrap());
@@ -71,7 +80,10 @@ impl Crawl {
 /// Returns how many figures the page has requested.
 fn requested(chrome: &mut Chrome) -> usize {
     let requests = chrome.seen("Network.requestWillBeSent");
-    requests.iter().filter(|one| one["request"]["url"].as_str().unwrap().contains("/v1/dashboard?")).count()
+    requests
+        .iter()
+        .filter(|one| one["request"]["url"].as_str().unwrap().contains("/v1/dashboard?"))
+        .count()
 }
 
 #[test]
@@ -82,8 +94,15 @@ fn the_one_host_in_trouble_stands_first_when_the_page_of_a_running_crawl_opens()
     let crawl = Crawl::start(&place, &origin);
     let [good, refusing] = HOSTS;
     let board = crawl.until(|board| board["attention"]["items"][0]["host"] == refusing);
-    assert_eq!((&board["read_only"], &board["attention"]["total"]), (&json!(true), &json!(1)), "{board}");
-    assert!(board["poll_ms"].as_u64().unwrap() < WITHIN_MS, "a refresh and its response take longer");
+    assert_eq!(
+        (&board["read_only"], &board["attention"]["total"]),
+        (&json!(true), &json!(1)),
+        "{board}"
+    );
+    assert!(
+        board["poll_ms"].as_u64().unwrap() < WITHIN_MS,
+        "a refresh and its response take longer"
+    );
     let mut chrome = Chrome::start(1440, 900);
     let opened = Instant::now();
     chrome.open(&format!("http://{}/", crawl.address));
@@ -111,6 +130,7 @@ fn the_one_host_in_trouble_stands_first_when_the_page_of_a_running_crawl_opens()
     assert!(text(&mut chrome, "#alerts li:first-child").starts_with(&format!("Paused{refusing} ")));
     chrome.until(&format!("document.querySelector('#crawl-text').innerText !== {progress:?}"));
     assert_eq!(text(&mut chrome, "#crawl [role=status]"), heard);
-    let delivering = crawl.board()["domains"]["rows"].as_array().unwrap().iter().any(|row| row["key"] == good);
+    let delivering =
+        crawl.board()["domains"]["rows"].as_array().unwrap().iter().any(|row| row["key"] == good);
     assert!(delivering, "the other host is there");
 }

@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::support::{Ran, TestDir};
 
 /// Loopback allowed, no browser, and no robots.txt, since requests are counted.
-pub(crate) const PLAIN: [&str; 5] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
+pub(crate) const PLAIN: [&str; 5] =
+    ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
 
 /// The output of a run.
 pub(crate) struct Crawl {
@@ -19,7 +20,8 @@ impl Crawl {
     /// Fetches `urls` with more options.
     pub(crate) fn run(place: &TestDir, urls: &[String], more: &[&str]) -> Self {
         let input = place.write("urls.txt", urls.join("\n"));
-        let ran: Ran = place.run(&[&["fetch", "--json", "--input", &input][..], &PLAIN[..], more].concat());
+        let ran: Ran =
+            place.run(&[&["fetch", "--json", "--input", &input][..], &PLAIN[..], more].concat());
         // A link that a ban costs is not delivered: exit code 4.
         assert!(matches!(ran.code, 0 | 4), "{}: {}", ran.code, ran.stderr);
         Self { results: ran.json(), stderr: ran.stderr }

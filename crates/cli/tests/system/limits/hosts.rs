@@ -18,12 +18,16 @@ fn host(n: usize) -> String {
 /// The slow one among twenty hosts: one request in five seconds.
 const SLOW: usize = 20;
 
-/// Fetches pages of nineteen hosts, and `slow` pages of the twentieth, at two requests per second and host. Returns
-/// when the last page of the nineteen came, and how many of the slow one's had come by then.
+/// Fetches pages of nineteen hosts, and `slow` pages of the twentieth, at two requests per second
+/// and host. Returns when the last page of the nineteen came, and how many of the slow one's had
+/// come by then.
 fn twenty(many: usize, slow: usize) -> (Duration, usize) {
     let server = Server::start((1..=SLOW).map(|n| (host(n), free())));
     let place = TestDir::new();
-    let rates = format!("[pace]\nmode = 'fixed'\ninitial_rate = 2.0\n[pace.host.\"{}\"]\nrate = 0.2", host(SLOW));
+    let rates = format!(
+        "[pace]\nmode = 'fixed'\ninitial_rate = 2.0\n[pace.host.\"{}\"]\nrate = 0.2",
+        host(SLOW)
+    );
     let config = place.write("c.toml", rates);
     // The slow host's pages come first: a list is rarely sorted well.
     let mut urls = pages(&server.base(&host(SLOW)), slow);
@@ -32,8 +36,10 @@ fn twenty(many: usize, slow: usize) -> (Duration, usize) {
     let crawl = Crawl::run(&place, &urls, &["--config", &config]);
     assert_eq!(crawl.delivered(), urls.len(), "{:?}", crawl.failures());
     let seen = server.seen();
-    let last = seen.iter().filter(|seen| seen.host != host(SLOW)).map(|seen| seen.at).max().unwrap();
-    let slow_by_then = seen.iter().filter(|seen| seen.host == host(SLOW) && seen.at <= last).count();
+    let last =
+        seen.iter().filter(|seen| seen.host != host(SLOW)).map(|seen| seen.at).max().unwrap();
+    let slow_by_then =
+        seen.iter().filter(|seen| seen.host == host(SLOW) && seen.at <= last).count();
     (last - begun, slow_by_then)
 }
 
@@ -49,7 +55,9 @@ fn a_slow_host_with_a_long_queue_delays_no_other() {
 fn nineteen_hosts_need_no_more_time_than_alone() {
     let (alone, _) = twenty(60, 0);
     let (together, _) = twenty(60, 20);
-    println!("19 hosts of 60 pages: {alone:.1?} alone, {together:.1?} alongside one at one request in five seconds");
+    println!(
+        "19 hosts of 60 pages: {alone:.1?} alone, {together:.1?} alongside one at one request in five seconds"
+    );
     assert!(together <= alone.mul_f64(1.2), "{together:?} instead of {alone:?}");
 }
 
@@ -58,9 +66,11 @@ fn interrupted(first: usize, many: usize, times: usize) {
     let server = Server::start((0..10).map(|n| (host(first + n), free())));
     let place = TestDir::new();
     let config = place.write("c.toml", "[pace]\ninitial_rate = 40.0\nmax_rate = 100.0\n");
-    let urls: Vec<String> = (0..10).flat_map(|n| pages(&server.base(&host(first + n)), many / 10)).collect();
+    let urls: Vec<String> =
+        (0..10).flat_map(|n| pages(&server.base(&host(first + n)), many / 10)).collect();
     let input = place.write("urls.txt", urls.join("\n"));
-    let args = [&["fetch", "--json", "--config", &config, "--input", &input][..], &PLAIN[..]].concat();
+    let args =
+        [&["fetch", "--json", "--config", &config, "--input", &input][..], &PLAIN[..]].concat();
     for _ in 0..times {
         let mut child = place.spawn(&args);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);

@@ -27,7 +27,8 @@ fn fixed_window(most: u32, window: Duration, says_when: bool) -> Limiter {
     })
 }
 
-/// A client that exceeds the limit within the window is refused everything for a time, like by fail2ban.
+/// A client that exceeds the limit within the window is refused everything for a time, like by
+/// fail2ban.
 fn ban(most: usize, window: Duration, banned: Duration) -> Limiter {
     let state = Mutex::new((VecDeque::new(), None::<Instant>));
     Box::new(move |_, now| {
@@ -76,13 +77,25 @@ fn a_fixed_window_is_found_and_honoured() {
 
 #[test]
 fn retry_after_is_honoured() {
-    crawl("20 in 5 s, told when", "127.0.61.2", fixed_window(20, Duration::from_secs(5), true), 45, 10);
+    crawl(
+        "20 in 5 s, told when",
+        "127.0.61.2",
+        fixed_window(20, Duration::from_secs(5), true),
+        45,
+        10,
+    );
 }
 
 #[test]
 fn a_slow_small_server_is_not_swamped() {
     // Nothing is refused, and no request waits so long that it times out.
-    crawl("one at a time, 150 ms each", "127.0.61.3", one_at_a_time(Duration::from_millis(150)), 80, 0);
+    crawl(
+        "one at a time, 150 ms each",
+        "127.0.61.3",
+        one_at_a_time(Duration::from_millis(150)),
+        80,
+        0,
+    );
 }
 
 #[test]
@@ -101,11 +114,23 @@ fn two_thousand_pages_in_fixed_windows() {
 #[test]
 #[ignore = "takes minutes: make limits"]
 fn two_thousand_pages_with_retry_after() {
-    crawl("100 in 10 s, told when", "127.0.61.6", fixed_window(100, Duration::from_secs(10), true), 2000, 12);
+    crawl(
+        "100 in 10 s, told when",
+        "127.0.61.6",
+        fixed_window(100, Duration::from_secs(10), true),
+        2000,
+        12,
+    );
 }
 
 #[test]
 #[ignore = "takes minutes: make limits"]
 fn two_thousand_pages_of_a_slow_small_server() {
-    crawl("one at a time, 100 ms each", "127.0.61.7", one_at_a_time(Duration::from_millis(100)), 2000, 0);
+    crawl(
+        "one at a time, 100 ms each",
+        "127.0.61.7",
+        one_at_a_time(Duration::from_millis(100)),
+        2000,
+        0,
+    );
 }

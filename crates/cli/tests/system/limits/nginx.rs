@@ -27,7 +27,9 @@ struct Line {
 impl Nginx {
     /// Starts one on `host`, with `limits` for the site and `zones` for all.
     fn start(host: &str, zones: &str, limits: &str) -> Self {
-        on_a_free_port(host.parse().unwrap(), |address| Self::start_at(host, address.port(), zones, limits))
+        on_a_free_port(host.parse().unwrap(), |address| {
+            Self::start_at(host, address.port(), zones, limits)
+        })
     }
 
     /// Starts one on this port; `None` if another process has taken it.
@@ -61,7 +63,10 @@ impl Nginx {
             if file.exists() || has_ended { Ok(!has_ended) } else { Err("no process id") }
         });
         let errors = std::fs::read_to_string(errors).unwrap_or_default();
-        assert!(listens || errors.contains("Address already in use"), "nginx does not listen: {errors}");
+        assert!(
+            listens || errors.contains("Address already in use"),
+            "nginx does not listen: {errors}"
+        );
         listens.then_some(nginx)
     }
 
@@ -118,7 +123,11 @@ fn a_leaky_bucket_refuses_little_and_everything_is_delivered() {
 #[test]
 fn a_connection_limit_is_honoured() {
     let host = "127.0.60.3";
-    let nginx = Nginx::start(host, "limit_conn_zone $binary_remote_addr zone=z:1m;", "limit_conn z 2; limit_rate 8k;");
+    let nginx = Nginx::start(
+        host,
+        "limit_conn_zone $binary_remote_addr zone=z:1m;",
+        "limit_conn z 2; limit_rate 8k;",
+    );
     let place = TestDir::new();
     let crawl = Crawl::run(&place, &pages(&format!("http://{host}:{}", nginx.port), 40), &[]);
     assert_eq!(crawl.delivered(), 40, "{:?} {}", crawl.failures(), crawl.stderr);
@@ -133,7 +142,8 @@ fn share(log: &[Line]) -> f64 {
     served as f64 / (last.at - from) / 10.0
 }
 
-/// Two thousand pages, of which at least three quarters of ten per second must be delivered, and the same again.
+/// Two thousand pages, of which at least three quarters of ten per second must be delivered, and
+/// the same again.
 fn ten_a_second(host: &str, limits: &str) {
     let (nginx, place) = (Nginx::start(host, TEN, limits), TestDir::new());
     let urls = pages(&format!("http://{host}:{}", nginx.port), 2000);
@@ -172,7 +182,8 @@ fn two_thousand_pages_at_ten_a_second_with_429_and_no_delay() {
 fn two_thousand_pages_over_two_connections() {
     let host = "127.0.60.6";
     let zone = "limit_conn_zone $binary_remote_addr zone=z:1m;";
-    let (nginx, place) = (Nginx::start(host, zone, "limit_conn z 2; limit_rate 16k;"), TestDir::new());
+    let (nginx, place) =
+        (Nginx::start(host, zone, "limit_conn z 2; limit_rate 16k;"), TestDir::new());
     let crawl = Crawl::run(&place, &pages(&format!("http://{host}:{}", nginx.port), 2000), &[]);
     println!("limit_conn 2, 2000 URLs: {} refusals", nginx.refusals());
     assert_eq!(crawl.delivered(), 2000, "{:?}", crawl.failures());

@@ -51,14 +51,16 @@ impl Server {
         for (host, limiter) in limiters {
             let listener = TcpListener::bind((&*host, port)).unwrap();
             port = listener.local_addr().unwrap().port();
-            let (seen, ended, limiter, name) = (Arc::clone(&seen), Arc::clone(&ended), Arc::new(limiter), host.clone());
+            let (seen, ended, limiter, name) =
+                (Arc::clone(&seen), Arc::clone(&ended), Arc::new(limiter), host.clone());
             hosts.push(host);
             listening.push(std::thread::spawn(move || {
                 for stream in listener.incoming().map_while(Result::ok) {
                     if ended.load(Ordering::Relaxed) {
                         return;
                     }
-                    let (seen, limiter, name) = (Arc::clone(&seen), Arc::clone(&limiter), name.clone());
+                    let (seen, limiter, name) =
+                        (Arc::clone(&seen), Arc::clone(&limiter), name.clone());
                     std::thread::spawn(move || serve(&stream, &name, &limiter, &seen));
                 }
             }));
@@ -111,10 +113,15 @@ fn serve(stream: &TcpStream, host: &str, limiter: &Limiter, seen: &Mutex<Vec<Ser
         let at = Instant::now();
         let verdict = limiter(&path, at);
         let status = verdict.status;
-        let page = if status == 200 { article(&path) } else { "<h1>Too many requests</h1>".to_owned() };
-        let wait = verdict.retry_after.map_or(String::new(), |seconds| format!("Retry-After: {seconds}\r\n"));
-        let head =
-            format!("HTTP/1.1 {status} So\r\nContent-Type: text/html\r\nContent-Length: {}\r\n{wait}\r\n", page.len());
+        let page =
+            if status == 200 { article(&path) } else { "<h1>Too many requests</h1>".to_owned() };
+        let wait = verdict
+            .retry_after
+            .map_or(String::new(), |seconds| format!("Retry-After: {seconds}\r\n"));
+        let head = format!(
+            "HTTP/1.1 {status} So\r\nContent-Type: text/html\r\nContent-Length: {}\r\n{wait}\r\n",
+            page.len()
+        );
         seen.lock().unwrap().push(ServedRequest { host: host.to_owned(), path, at, status });
         if status == 0 {
             let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -128,6 +135,8 @@ fn serve(stream: &TcpStream, host: &str, limiter: &Limiter, seen: &Mutex<Vec<Ser
 }
 
 fn article(path: &str) -> String {
-    let text = format!("<p>The ferry of {path} leaves at noon and comes back in the evening, on every day.</p>");
+    let text = format!(
+        "<p>The ferry of {path} leaves at noon and comes back in the evening, on every day.</p>"
+    );
     format!("<!doctype html><title>Ferries</title><h1>Ferries</h1>{}", text.repeat(20))
 }

@@ -49,7 +49,13 @@ pub(super) fn all() -> Vec<Case> {
             403,
             r#"<html><head><title>Attention Required! | Cloudflare</title></head><body><div id="cf-wrapper"><div class="cf-alert cf-alert-error cf-cookie-error" id="cookie-alert" data-translate="enable_cookies">Please enable cookies.</div><div id="cf-error-details"><h1 data-translate="block_headline">Sorry, you have been blocked</h1><h2><span data-translate="unable_to_access">You are unable to access</span> shop.test</h2></div></div></body></html>"#,
         ),
-        Case::new("plain error code", "", 403, &[("Content-Type", "text/plain; charset=UTF-8")], "error code: 1010"),
+        Case::new(
+            "plain error code",
+            "",
+            403,
+            &[("Content-Type", "text/plain; charset=UTF-8")],
+            "error code: 1010",
+        ),
         page(
             "under attack mode of 2018",
             "cloudflare",

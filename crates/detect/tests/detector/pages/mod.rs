@@ -32,14 +32,20 @@ impl Case {
     }
 
     fn read(&self, detector: &Detector) -> Verdict {
-        let page = Page { status: self.status, headers: &self.headers, body: self.body.as_bytes(), ..Page::default() };
+        let page = Page {
+            status: self.status,
+            headers: &self.headers,
+            body: self.body.as_bytes(),
+            ..Page::default()
+        };
         detector.inspect(&page, &mut Scratch::default())
     }
 }
 
 /// Fails with the names of all wrong cases.
 fn assert_none_wrong(cases: &[Case], wrong: impl Fn(&Case) -> Option<String>) {
-    let wrong: Vec<_> = cases.iter().filter_map(|c| Some(format!("{}: {}", c.name, wrong(c)?))).collect();
+    let wrong: Vec<_> =
+        cases.iter().filter_map(|c| Some(format!("{}: {}", c.name, wrong(c)?))).collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
@@ -65,25 +71,39 @@ fn block_pages_with_status_200_are_found_by_their_page_alone() {
         case.status = 200;
         case.headers.retain(|h| h.name == "Content-Type");
     }
-    let missed: Vec<_> = cases.iter().filter(|c| !c.read(&detector).is_blocked).map(|c| c.name).collect();
-    assert!(missed.len() * 20 <= cases.len(), "{} of {} missed: {missed:?}", missed.len(), cases.len());
+    let missed: Vec<_> =
+        cases.iter().filter(|c| !c.read(&detector).is_blocked).map(|c| c.name).collect();
+    assert!(
+        missed.len() * 20 <= cases.len(),
+        "{} of {} missed: {missed:?}",
+        missed.len(),
+        cases.len()
+    );
 }
 
 #[test]
 fn block_pages_are_found_without_any_rule_that_names_a_vendor() {
     let detector = Detector::generic();
     let cases = blocks::all();
-    let missed: Vec<_> = cases.iter().filter(|c| !c.read(&detector).is_blocked).map(|c| c.name).collect();
-    assert!(missed.len() * 4 <= cases.len(), "{} of {} missed: {missed:?}", missed.len(), cases.len());
+    let missed: Vec<_> =
+        cases.iter().filter(|c| !c.read(&detector).is_blocked).map(|c| c.name).collect();
+    assert!(
+        missed.len() * 4 <= cases.len(),
+        "{} of {} missed: {missed:?}",
+        missed.len(),
+        cases.len()
+    );
 }
 
 #[test]
 fn near_misses_are_no_blocks() {
     let detector = Detector::new();
-    let cases: Vec<_> = near_misses::all().into_iter().chain(near_misses::in_other_words()).collect();
+    let cases: Vec<_> =
+        near_misses::all().into_iter().chain(near_misses::in_other_words()).collect();
     assert_none_wrong(&cases, |case| {
         let verdict = case.read(&detector);
-        (verdict.is_blocked || verdict.is_queued).then(|| format!("{} [{:?}]", verdict.reason(), verdict.rule))
+        (verdict.is_blocked || verdict.is_queued)
+            .then(|| format!("{} [{:?}]", verdict.reason(), verdict.rule))
     });
 }
 
@@ -108,6 +128,7 @@ fn shells_are_found_and_lookalikes_are_not() {
     });
     assert_none_wrong(&shells::near(), |case| {
         let verdict = case.read(&detector);
-        (verdict.has_spa || verdict.is_blocked).then(|| format!("{} [{:?}]", verdict.reason(), verdict.rule))
+        (verdict.has_spa || verdict.is_blocked)
+            .then(|| format!("{} [{:?}]", verdict.reason(), verdict.rule))
     });
 }

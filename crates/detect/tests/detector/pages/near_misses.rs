@@ -10,7 +10,10 @@ fn words(n: usize) -> String {
 }
 
 fn article(n: usize) -> String {
-    format!("<article>{}</article>", words(n).split_inclusive(". ").map(|s| format!("<p>{s}</p>")).collect::<String>())
+    format!(
+        "<article>{}</article>",
+        words(n).split_inclusive(". ").map(|s| format!("<p>{s}</p>")).collect::<String>()
+    )
 }
 
 fn links(n: usize) -> String {
@@ -387,7 +390,10 @@ pub(super) fn all() -> Vec<Case> {
             "<html><head><title>Old home page</title></head><frameset cols=\"20%,80%\"><frame src=menu.html><frame src=main.html><noframes>Your browser shows no frames.</noframes></frameset></html>",
         ),
         page("counter", "<html><body>42</body></html>"),
-        page("picture", "<html><head><title>sunset.jpg</title></head><body><img src=\"sunset.jpg\"></body></html>"),
+        page(
+            "picture",
+            "<html><head><title>sunset.jpg</title></head><body><img src=\"sunset.jpg\"></body></html>",
+        ),
         page(
             "map in a frame",
             "<html><head><title>Where we are</title></head><body><iframe src=\"https://maps.test/embed?x=1\"></iframe></body></html>",
@@ -521,14 +527,23 @@ pub(super) fn all() -> Vec<Case> {
             "cloudflare in front",
             "",
             200,
-            &[HTML[0], ("Server", "cloudflare"), ("CF-RAY", "8c1-FRA"), ("Set-Cookie", "__cf_bm=abc; path=/")],
+            &[
+                HTML[0],
+                ("Server", "cloudflare"),
+                ("CF-RAY", "8c1-FRA"),
+                ("Set-Cookie", "__cf_bm=abc; path=/"),
+            ],
             &format!("<html><head><title>Shop</title></head><body>{short}</body></html>"),
         ),
         Case::new(
             "datadome in front",
             "",
             200,
-            &[HTML[0], ("X-DataDome", "protected"), ("Set-Cookie", "datadome=abc; Max-Age=31536000")],
+            &[
+                HTML[0],
+                ("X-DataDome", "protected"),
+                ("Set-Cookie", "datadome=abc; Max-Age=31536000"),
+            ],
             &format!("<html><head><title>Shop</title></head><body>{short}</body></html>"),
         ),
         Case::new(
@@ -548,7 +563,8 @@ pub(super) fn all() -> Vec<Case> {
     ]
 }
 
-/// Applications with words of block pages in their titles, and pages with something of a vendor's blocks.
+/// Applications with words of block pages in their titles, and pages with something of a vendor's
+/// blocks.
 pub(super) fn in_other_words() -> Vec<Case> {
     let shell = |title| {
         let body = format!(
@@ -586,7 +602,11 @@ pub(super) fn in_other_words() -> Vec<Case> {
         ),
         page("a URL that is gone", 410, "<p>Die angeforderte URL wurde entfernt.</p>"),
         page("a ticket's number", 200, &format!("<p>{words}</p><p>Support ID: 12345.</p>")),
-        page("a link back", 200, &format!("<p>{words}</p><a href=\"javascript:history.back();\">[back]</a>")),
+        page(
+            "a link back",
+            200,
+            &format!("<p>{words}</p><a href=\"javascript:history.back();\">[back]</a>"),
+        ),
         page("a class name", 200, &format!("<h1 class=slg-title>Slogans</h1><p>{words}</p>")),
         page("a variable", 200, &format!("<p>{words}</p><script>var utgv2=1</script>")),
         page(
@@ -604,7 +624,9 @@ pub(super) fn in_other_words() -> Vec<Case> {
         page(
             "news about a maker",
             200,
-            &format!("<h1>CrowdSec raises money</h1><p>{words}</p><a href=https://crowdsec.net/>crowdsec.net</a>"),
+            &format!(
+                "<h1>CrowdSec raises money</h1><p>{words}</p><a href=https://crowdsec.net/>crowdsec.net</a>"
+            ),
         ),
     ];
     cases.extend(titles.map(shell));

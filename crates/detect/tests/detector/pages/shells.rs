@@ -221,6 +221,9 @@ pub(super) fn near() -> Vec<Case> {
             "<html><head><script>location.replace('/en/')</script><meta http-equiv=refresh content='0; url=/en/'></head><body>To <a href=/en/>/en/</a></body></html>",
         ),
         page("frames", "<html><frameset><frame src=a.html></frameset></html>"),
-        page("picture only", "<html><head><title>x</title></head><body><img src=a.jpg></body></html>"),
+        page(
+            "picture only",
+            "<html><head><title>x</title></head><body><img src=a.jpg></body></html>",
+        ),
     ]
 }

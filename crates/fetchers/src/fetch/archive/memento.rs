@@ -1,5 +1,5 @@
-//! The formats that archives use for addresses and times: `.../20240229120000id_/https://example.org/`,
-//! `Memento-Datetime`, `Link`. No I/O.
+//! The formats that archives use for addresses and times:
+//! `.../20240229120000id_/https://example.org/`, `Memento-Datetime`, `Link`. No I/O.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -42,26 +42,33 @@ pub(super) struct CopyAddress<'a> {
 }
 
 impl<'a> CopyAddress<'a> {
-    /// Parses an address such as `https://web.archive.org/web/20240229120000id_/https://example.org/`.
+    /// Parses an address such as
+    /// `https://web.archive.org/web/20240229120000id_/https://example.org/`.
     pub(super) fn read(address: &'a str) -> Option<Self> {
         let mut from = 0;
         while let Some(slash) = address[from..].find('/') {
             let start = from + slash + 1;
             from = start;
             let rest = &address[start..];
-            let Some(digits) = rest.get(..DIGITS).filter(|text| text.bytes().all(|b| b.is_ascii_digit())) else {
+            let Some(digits) =
+                rest.get(..DIGITS).filter(|text| text.bytes().all(|b| b.is_ascii_digit()))
+            else {
                 continue;
             };
             // Letters between the digits and the slash select the form of the copy, as `id_` does.
             let Some((form, original)) = rest[DIGITS..].split_once('/') else { continue };
-            if form.len() <= 4 && form.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') && is_web(original) {
+            if form.len() <= 4
+                && form.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+                && is_web(original)
+            {
                 return Some(Self { before: &address[..start], digits, original });
             }
         }
         None
     }
 
-    /// Returns the address of the raw copy: without the archive's banner, and with its original links.
+    /// Returns the address of the raw copy: without the archive's banner, and with its original
+    /// links.
     pub(super) fn raw(&self) -> Option<Url> {
         self.raw_of(self.original)
     }
@@ -87,12 +94,14 @@ pub(super) fn original_link(headers: &[Header]) -> Option<&str> {
     })
 }
 
-/// Returns the captured headers of a copy, which an archive sends under its own names, and the headers that identify
-/// the copy.
+/// Returns the captured headers of a copy, which an archive sends under its own names, and the
+/// headers that identify the copy.
 pub(super) fn captured_headers(headers: &[Header]) -> Vec<Header> {
     const KEPT: [&str; 2] = ["content-type", "memento-datetime"];
-    // The body is decoded, and as complete as the archive sent it; a captured session has no meaning today.
-    const GONE: [&str; 5] = ["content-encoding", "transfer-encoding", "content-length", "connection", "set-cookie"];
+    // The body is decoded, and as complete as the archive sent it; a captured session has no
+    // meaning today.
+    const GONE: [&str; 5] =
+        ["content-encoding", "transfer-encoding", "content-length", "connection", "set-cookie"];
     let prefix = "x-archive-orig-";
     let mut captured: Vec<Header> = headers
         .iter()
@@ -131,10 +140,18 @@ mod tests {
             ),
             ("/web/20240229120000id_/http://e.org", "/web/", "20240229120000", "http://e.org"),
         ] {
-            assert_eq!(CopyAddress::read(address), Some(CopyAddress { before, digits, original }), "{address}");
+            assert_eq!(
+                CopyAddress::read(address),
+                Some(CopyAddress { before, digits, original }),
+                "{address}"
+            );
         }
-        for none in ["https://e.org/20240229120000", "https://e.org/2024/http://a/", "", "/é/20240229120000id_/ftp://e"]
-        {
+        for none in [
+            "https://e.org/20240229120000",
+            "https://e.org/2024/http://a/",
+            "",
+            "/é/20240229120000id_/ftp://e",
+        ] {
             assert_eq!(CopyAddress::read(none), None, "{none}");
         }
     }
@@ -149,8 +166,7 @@ mod tests {
 
     #[test]
     fn the_original_is_found_among_other_links() {
-        let link =
-            "<http://a.org/tg/http://e.org/>; rel=\"timegate\", <http://e.org/a,b>; rel=\"original latest-version\"";
+        let link = "<http://a.org/tg/http://e.org/>; rel=\"timegate\", <http://e.org/a,b>; rel=\"original latest-version\"";
         assert_eq!(original_link(&[Header::new("Link", link)]), Some("http://e.org/a,b"));
         assert_eq!(original_link(&[Header::new("Link", "<http://e.org/>; rel=\"memento\"")]), None);
     }
@@ -166,6 +182,9 @@ mod tests {
         ]
         .map(|(name, value)| Header::new(name, value));
         let captured = captured_headers(&headers);
-        assert_eq!(captured, [Header::new("server", "nginx"), Header::new("content-type", "text/html")]);
+        assert_eq!(
+            captured,
+            [Header::new("server", "nginx"), Header::new("content-type", "text/html")]
+        );
     }
 }

@@ -1,12 +1,13 @@
-//! `archive_proxy`: a fetcher of a web archive's copy of a page, the newest one or the one nearest to a given date.
+//! `archive_proxy`: a fetcher of a web archive's copy of a page, the newest one or the one nearest
+//! to a given date.
 //!
-//! Archives are tried in order: the Wayback Machine by its availability and CDX APIs and its raw captures, any other
-//! one by its time gate (RFC 7089).
+//! Archives are tried in order: the Wayback Machine by its availability and CDX APIs and its raw
+//! captures, any other one by its time gate (RFC 7089).
 //!
-//! Invariants: a response is a copy with its capture time ([`Response::provenance`]), never a response of the live
-//! site. A fault of the archive itself (429, 5xx, no response) is `proxy_error` without a status, so neither the site's
-//! evidence nor its pauses change. A missing copy is `not_held`. Requests go through the plain fetcher, and so under
-//! its guard and limits.
+//! Invariants: a response is a copy with its capture time ([`Response::provenance`]), never a
+//! response of the live site. A fault of the archive itself (429, 5xx, no response) is
+//! `proxy_error` without a status, so neither the site's evidence nor its pauses change. A missing
+//! copy is `not_held`. Requests go through the plain fetcher, and so under its guard and limits.
 
 mod memento;
 mod wayback;
@@ -58,7 +59,9 @@ impl Archive {
 
     fn host(&self) -> &str {
         match self {
-            Self::Wayback { base: url, .. } | Self::TimeGate(url) => url.host_str().unwrap_or_default(),
+            Self::Wayback { base: url, .. } | Self::TimeGate(url) => {
+                url.host_str().unwrap_or_default()
+            }
         }
     }
 }
@@ -97,7 +100,8 @@ pub struct ArchiveFetcher {
 }
 
 impl ArchiveFetcher {
-    /// Returns a fetcher that sends requests to the archives of `options` with the settings of `http`.
+    /// Returns a fetcher that sends requests to the archives of `options` with the settings of
+    /// `http`.
     ///
     /// # Errors
     /// See [`HttpFetcherBuilder::build`].
@@ -110,7 +114,11 @@ impl ArchiveFetcher {
         Ok(Self {
             http: http.name(&*options.name).build()?,
             name: options.name,
-            archives: options.archives.into_iter().map(|archive| (archive, Cooldown::default())).collect(),
+            archives: options
+                .archives
+                .into_iter()
+                .map(|archive| (archive, Cooldown::default()))
+                .collect(),
             wanted: options.wanted,
             max_in_flight: options.max_in_flight.max(1),
         })
@@ -140,7 +148,9 @@ impl ArchiveFetcher {
                     cooldown.record_response();
                     return Ok(Response { duration: started.elapsed(), ..response });
                 }
-                Err(ArchiveError::Local(error)) => return Err(FetchError { duration: started.elapsed(), ..*error }),
+                Err(ArchiveError::Local(error)) => {
+                    return Err(FetchError { duration: started.elapsed(), ..*error });
+                }
                 Err(ArchiveError::NotHeld(reason)) => {
                     cooldown.record_response();
                     not_held.push(format!("{host}: {reason}"));
@@ -152,11 +162,19 @@ impl ArchiveFetcher {
             }
         }
         if not_held.is_empty() && faults.is_empty() {
-            let why = if paused.is_empty() { "no archives configured".to_owned() } else { paused.join("; ") };
+            let why = if paused.is_empty() {
+                "no archives configured".to_owned()
+            } else {
+                paused.join("; ")
+            };
             return Err(FetchError::unavailable(why));
         }
         // While one archive could not respond, it is unknown whether there is a copy.
-        let kind = if faults.is_empty() && paused.is_empty() { ErrorKind::NotHeld } else { ErrorKind::ProxyError };
+        let kind = if faults.is_empty() && paused.is_empty() {
+            ErrorKind::NotHeld
+        } else {
+            ErrorKind::ProxyError
+        };
         let all: Vec<String> = faults.into_iter().chain(paused).chain(not_held).collect();
         Err(FetchError::new(kind, all.join("; "), started.elapsed()))
     }
@@ -192,7 +210,8 @@ enum ArchiveError {
     NotHeld(String),
     /// It failed, and may have requested a pause.
     Fault { reason: String, requested_pause: Option<Duration> },
-    /// Neither the archive nor the site is responsible: a local fault, or a limit of the request that the copy exceeds.
+    /// Neither the archive nor the site is responsible: a local fault, or a limit of the request
+    /// that the copy exceeds.
     Local(Box<FetchError>),
 }
 
@@ -213,8 +232,9 @@ impl ArchiveRequest<'_> {
                 self.copy(address).await
             }
             Archive::TimeGate(gate) => {
-                let address = Url::parse(&format!("{gate}{}", self.url))
-                    .map_err(|error| ArchiveError::NotHeld(format!("invalid URL for its time gate: {error}")))?;
+                let address = Url::parse(&format!("{gate}{}", self.url)).map_err(|error| {
+                    ArchiveError::NotHeld(format!("invalid URL for its time gate: {error}"))
+                })?;
                 self.copy(address).await
             }
         }
@@ -222,18 +242,21 @@ impl ArchiveRequest<'_> {
 
     /// Requests the text that locates a copy.
     async fn look_up(&self, address: &Url) -> Result<String, ArchiveError> {
-        let limits = Limits { deadline: self.time_left(), max_body: MAX_LOOKUP, ..self.limits.clone() };
+        let limits =
+            Limits { deadline: self.time_left(), max_body: MAX_LOOKUP, ..self.limits.clone() };
         let request = Request::new(address, &limits);
         let response = self.http.fetch(request).await.map_err(|error| error_of(error, false))?;
         check_status(&response)?;
         Ok(String::from_utf8_lossy(response.body.head()).into_owned())
     }
 
-    /// Follows redirects to a copy, never off the archive: a captured redirect leads to the copy of its target.
+    /// Follows redirects to a copy, never off the archive: a captured redirect leads to the copy of
+    /// its target.
     async fn copy(&self, mut address: Url) -> Result<Response, ArchiveError> {
         let mut plain_form = None;
         for _ in 0..=self.limits.max_redirects {
-            let limits = Limits { deadline: self.time_left(), max_redirects: 0, ..self.limits.clone() };
+            let limits =
+                Limits { deadline: self.time_left(), max_redirects: 0, ..self.limits.clone() };
             let error = match self.http.fetch(Request::new(&address, &limits)).await {
                 Err(error) => error,
                 Ok(response) => {
@@ -248,7 +271,8 @@ impl ArchiveRequest<'_> {
                         }
                         (Err(error), _) => return Err(error),
                         (Ok(()), _) => {
-                            let reason = format!("{address} is not a copy (missing Memento-Datetime)");
+                            let reason =
+                                format!("{address} is not a copy (missing Memento-Datetime)");
                             return Err(ArchiveError::Fault { reason, requested_pause: None });
                         }
                     }
@@ -259,17 +283,25 @@ impl ArchiveRequest<'_> {
                 _ => return Err(error_of(error, true)),
             };
             let Some(next) = location else {
-                return Err(ArchiveError::NotHeld("the copy is a redirect with an invalid location".to_owned()));
+                return Err(ArchiveError::NotHeld(
+                    "the copy is a redirect with an invalid location".to_owned(),
+                ));
             };
             (address, plain_form) = self.follow(&address, next)?;
         }
-        Err(ArchiveError::NotHeld(format!("the copy has more than {} redirects", self.limits.max_redirects)))
+        Err(ArchiveError::NotHeld(format!(
+            "the copy has more than {} redirects",
+            self.limits.max_redirects
+        )))
     }
 
-    /// Returns the raw address in the archive of `next`, which `here` leads to, and the archive's own form of it.
+    /// Returns the raw address in the archive of `next`, which `here` leads to, and the archive's
+    /// own form of it.
     fn follow(&self, here: &Url, next: Url) -> Result<(Url, Option<Url>), ArchiveError> {
         if next.host_str() == here.host_str() && next.port() == here.port() {
-            let raw = CopyAddress::read(next.as_str()).and_then(|copy| copy.raw()).filter(|raw| *raw != next);
+            let raw = CopyAddress::read(next.as_str())
+                .and_then(|copy| copy.raw())
+                .filter(|raw| *raw != next);
             return Ok(match raw {
                 Some(raw) => (raw, Some(next)),
                 None => (next, None),
@@ -312,19 +344,27 @@ fn check_status(response: &Response) -> Result<(), ArchiveError> {
     match response.status {
         200..=299 => Ok(()),
         // Not captured, or closed at the owner's request.
-        status @ (403 | 404 | 406 | 410 | 451) => Err(ArchiveError::NotHeld(format!("no copy (status {status})"))),
+        status @ (403 | 404 | 406 | 410 | 451) => {
+            Err(ArchiveError::NotHeld(format!("no copy (status {status})")))
+        }
         status => {
             let requested_pause = requested_pause(status, &response.headers);
-            Err(ArchiveError::Fault { reason: format!("unexpected status {status}"), requested_pause })
+            Err(ArchiveError::Fault {
+                reason: format!("unexpected status {status}"),
+                requested_pause,
+            })
         }
     }
 }
 
-/// Converts a failed request. `of_copy` says whether the response would have been the copy, and so who exceeded a
-/// limit.
+/// Converts a failed request. `of_copy` says whether the response would have been the copy, and so
+/// who exceeded a limit.
 fn error_of(error: FetchError, of_copy: bool) -> ArchiveError {
     if error.local || of_copy && error.kind == ErrorKind::TooLarge {
         return ArchiveError::Local(Box::new(error));
     }
-    ArchiveError::Fault { reason: format!("request failed: {}", error.message), requested_pause: None }
+    ArchiveError::Fault {
+        reason: format!("request failed: {}", error.message),
+        requested_pause: None,
+    }
 }

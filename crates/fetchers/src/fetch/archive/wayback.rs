@@ -1,5 +1,5 @@
-//! The location of a copy in the Wayback Machine: from its availability API first, which is fast but often has no
-//! result, then from its CDX API, which is slow and knows all captures.
+//! The location of a copy in the Wayback Machine: from its availability API first, which is fast
+//! but often has no result, then from its CDX API, which is slow and knows all captures.
 
 use serde::Deserialize;
 use url::Url;
@@ -39,7 +39,9 @@ pub(super) async fn locate(
         match available(request, interface).await {
             Ok(Some((digits, original))) => return capture(base, &digits, &original),
             // An empty result and a fault look alike there; the index knows.
-            Ok(None) | Err(ArchiveError::NotHeld(_) | ArchiveError::Fault { requested_pause: None, .. }) => {}
+            Ok(None)
+            | Err(ArchiveError::NotHeld(_) | ArchiveError::Fault { requested_pause: None, .. }) => {
+            }
             Err(other) => return Err(other),
         }
     }
@@ -48,16 +50,24 @@ pub(super) async fn locate(
 }
 
 /// Returns digits and address of the nearest capture that the availability API knows.
-async fn available(request: &ArchiveRequest<'_>, interface: &Url) -> Result<Option<(String, String)>, ArchiveError> {
+async fn available(
+    request: &ArchiveRequest<'_>,
+    interface: &Url,
+) -> Result<Option<(String, String)>, ArchiveError> {
     let mut address = interface.clone();
     address.query_pairs_mut().append_pair("url", request.url.as_str());
     if let Some(wanted) = request.wanted {
         address.query_pairs_mut().append_pair("timestamp", &digits_of(wanted));
     }
-    let Ok(response) = serde_json::from_str::<AvailabilityResponse>(&request.look_up(&address).await?) else {
+    let Ok(response) =
+        serde_json::from_str::<AvailabilityResponse>(&request.look_up(&address).await?)
+    else {
         return Ok(None);
     };
-    let closest = response.archived_snapshots.closest.filter(|closest| closest.available && closest.is_page());
+    let closest = response
+        .archived_snapshots
+        .closest
+        .filter(|closest| closest.available && closest.is_page());
     Ok(closest.and_then(|closest| {
         let copy = CopyAddress::read(&closest.url)?;
         Some((copy.digits.to_owned(), copy.original.to_owned()))
@@ -76,10 +86,16 @@ impl Snapshot {
     }
 }
 
-/// Returns digits and address of the capture in the index: the nearest to the wanted date, or the newest.
-async fn indexed(request: &ArchiveRequest<'_>, base: &Url) -> Result<(String, String), ArchiveError> {
-    let broken =
-        |what: &str| ArchiveError::Fault { reason: format!("cannot read its index: {what}"), requested_pause: None };
+/// Returns digits and address of the capture in the index: the nearest to the wanted date, or the
+/// newest.
+async fn indexed(
+    request: &ArchiveRequest<'_>,
+    base: &Url,
+) -> Result<(String, String), ArchiveError> {
+    let broken = |what: &str| ArchiveError::Fault {
+        reason: format!("cannot read its index: {what}"),
+        requested_pause: None,
+    };
     let mut address = base.join("/cdx/search/cdx").map_err(|error| broken(&error.to_string()))?;
     {
         let mut query = address.query_pairs_mut();
@@ -100,7 +116,8 @@ async fn indexed(request: &ArchiveRequest<'_>, base: &Url) -> Result<(String, St
     if text.trim().is_empty() {
         return Err(ArchiveError::NotHeld("no copy".to_owned()));
     }
-    let rows: Vec<Vec<String>> = serde_json::from_str(&text).map_err(|error| broken(&error.to_string()))?;
+    let rows: Vec<Vec<String>> =
+        serde_json::from_str(&text).map_err(|error| broken(&error.to_string()))?;
     // The first row names the columns.
     match rows.get(1).map(Vec::as_slice) {
         Some([digits, original]) => Ok((digits.clone(), original.clone())),

@@ -1,8 +1,8 @@
 //! The DevTools connection to Chromium: commands out, replies and events in, over one web socket.
 //!
-//! One task drives the connection and passes each session its events in the order of arrival, which the page load state
-//! machine needs. Events are untyped JSON, so unknown events or values of a newer Chromium are not an error: a message
-//! that does not parse is dropped.
+//! One task drives the connection and passes each session its events in the order of arrival, which
+//! the page load state machine needs. Events are untyped JSON, so unknown events or values of a
+//! newer Chromium are not an error: a message that does not parse is dropped.
 //!
 //! Must not know: what a page is.
 
@@ -91,16 +91,20 @@ enum Op {
     Forget { session: String },
 }
 
-/// A handle on the connection; clones share it. The connection ends when the last clone is dropped, or the browser
-/// ends.
+/// A handle on the connection; clones share it. The connection ends when the last clone is dropped,
+/// or the browser ends.
 #[derive(Clone)]
 pub(super) struct Cdp {
     ops: mpsc::UnboundedSender<Op>,
 }
 
 impl Cdp {
-    /// Connects to the DevTools socket and starts the task that drives it. Events without a session go to `root`.
-    pub(super) async fn connect(socket: &str, root: mpsc::UnboundedSender<Event>) -> Result<Self, tungstenite::Error> {
+    /// Connects to the DevTools socket and starts the task that drives it. Events without a session
+    /// go to `root`.
+    pub(super) async fn connect(
+        socket: &str,
+        root: mpsc::UnboundedSender<Event>,
+    ) -> Result<Self, tungstenite::Error> {
         // A large page is one message; the fetch limits its size.
         let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
         let (connection, _) = connect_async_with_config(socket, Some(config)).await?;
@@ -119,15 +123,23 @@ impl Cdp {
         self.ops.closed().await;
     }
 
-    /// Sends a command and waits for its reply. It never returns if the other side hangs: the caller bounds it.
-    pub(super) async fn call<C: Command>(&self, session: Option<&str>, command: C) -> Result<C::Response, CallError> {
+    /// Sends a command and waits for its reply. It never returns if the other side hangs: the
+    /// caller bounds it.
+    pub(super) async fn call<C: Command>(
+        &self,
+        session: Option<&str>,
+        command: C,
+    ) -> Result<C::Response, CallError> {
         let method = C::METHOD;
-        let params = serde_json::to_value(command).map_err(|source| CallError::Garbled { method, source })?;
+        let params = serde_json::to_value(command)
+            .map_err(|source| CallError::Garbled { method, source })?;
         let (reply, answer) = oneshot::channel();
-        let op = Op::Call { method, session: session.map(str::to_owned), params, reply: Some(reply) };
+        let op =
+            Op::Call { method, session: session.map(str::to_owned), params, reply: Some(reply) };
         self.ops.send(op).map_err(|_| CallError::Closed)?;
         match answer.await.map_err(|_| CallError::Closed)? {
-            Ok(result) => serde_json::from_value(result).map_err(|source| CallError::Garbled { method, source }),
+            Ok(result) => serde_json::from_value(result)
+                .map_err(|source| CallError::Garbled { method, source }),
             Err(Refusal { message }) => Err(CallError::Refused { method, message }),
         }
     }
@@ -135,12 +147,17 @@ impl Cdp {
     /// Sends a command without waiting for its reply.
     pub(super) fn send<C: Command>(&self, session: Option<&str>, command: C) {
         if let Ok(params) = serde_json::to_value(command) {
-            let _ =
-                self.ops.send(Op::Call { method: C::METHOD, session: session.map(str::to_owned), params, reply: None });
+            let _ = self.ops.send(Op::Call {
+                method: C::METHOD,
+                session: session.map(str::to_owned),
+                params,
+                reply: None,
+            });
         }
     }
 
-    /// Returns the events of `session` from now on, in order of arrival; the stream ends with the connection.
+    /// Returns the events of `session` from now on, in order of arrival; the stream ends with the
+    /// connection.
     pub(super) fn listen(&self, session: &str) -> mpsc::UnboundedReceiver<Event> {
         let (events, receiver) = mpsc::unbounded_channel();
         let _ = self.ops.send(Op::Listen { session: session.to_owned(), events });

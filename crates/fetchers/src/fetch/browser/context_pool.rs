@@ -1,8 +1,10 @@
-//! Browser contexts that wait for the next page of their origin, so that its scripts and styles come from their caches.
+//! Browser contexts that wait for the next page of their origin, so that its scripts and styles
+//! come from their caches.
 //!
-//! Invariants: a context has one page at a time, and requests each document once: a page is never an earlier fetch's. What a
-//! site may know a visitor by, its cookies and storage, is cleared before a context is used again. A bounded number of
-//! contexts waits, for a bounded time, with the cache in memory that Chromium bounds.
+//! Invariants: a context has one page at a time, and requests each document once: a page is never
+//! an earlier fetch's. What a site may know a visitor by, its cookies and storage, is cleared
+//! before a context is used again. A bounded number of contexts waits, for a bounded time, with the
+//! cache in memory that Chromium bounds.
 //!
 //! Must not know: how a page is loaded.
 
@@ -13,7 +15,9 @@ use std::time::{Duration, Instant};
 use url::Url;
 
 use super::cdp::{CallError, Cdp};
-use super::protocol::{ClearCookies, CreateBrowserContext, DisposeBrowserContext, SetDownloadBehavior};
+use super::protocol::{
+    ClearCookies, CreateBrowserContext, DisposeBrowserContext, SetDownloadBehavior,
+};
 use crate::fetch::proxy::FilteringProxy;
 
 /// Time for which a context waits for a page.
@@ -34,7 +38,10 @@ pub(super) struct Context {
 
 impl Context {
     /// Creates a context whose requests go to `proxy`, if there is one.
-    pub(super) async fn create(cdp: &Cdp, proxy: Option<&FilteringProxy>) -> Result<Self, CallError> {
+    pub(super) async fn create(
+        cdp: &Cdp,
+        proxy: Option<&FilteringProxy>,
+    ) -> Result<Self, CallError> {
         let create = CreateBrowserContext {
             dispose_on_detach: true,
             proxy_server: proxy.map(|proxy| format!("http://{}", proxy.addr())),
@@ -43,7 +50,13 @@ impl Context {
         };
         let id = cdp.call(None, create).await?.browser_context_id;
         cdp.send(None, SetDownloadBehavior { behavior: "deny", browser_context_id: id.clone() });
-        Ok(Self { cdp: cdp.clone(), id, documents: HashSet::new(), origins: Vec::new(), since: Instant::now() })
+        Ok(Self {
+            cdp: cdp.clone(),
+            id,
+            documents: HashSet::new(),
+            origins: Vec::new(),
+            since: Instant::now(),
+        })
     }
 
     /// Records that a page of it is `url`.

@@ -1,4 +1,5 @@
-//! The search for Chromium on this machine: a given path, the environment, `PATH`, or the place where macOS keeps it.
+//! The search for Chromium on this machine: a given path, the environment, `PATH`, or the place
+//! where macOS keeps it.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 pub const ENVIRONMENT: [&str; 2] = ["FETCHWISE_CHROMIUM", "CHROME"];
 
 /// Names to look for in `PATH`, in this order.
-pub const NAMES: [&str; 5] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
+pub const NAMES: [&str; 5] =
+    ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
 #[cfg(target_os = "macos")]
 const APPLICATIONS: [&str; 2] = [
@@ -45,14 +47,17 @@ impl fmt::Display for BrowserMissing {
 
 impl std::error::Error for BrowserMissing {}
 
-/// Returns the Chromium to run: `explicit` if given, else `FETCHWISE_CHROMIUM`, else `CHROME`, else the first match in
-/// `PATH`, else the place where macOS keeps applications. A given path that is not executable is an error and never
-/// skipped.
+/// Returns the Chromium to run: `explicit` if given, else `FETCHWISE_CHROMIUM`, else `CHROME`, else
+/// the first match in `PATH`, else the place where macOS keeps applications. A given path that is
+/// not executable is an error and never skipped.
 pub(super) fn find(explicit: Option<&Path>) -> Result<PathBuf, BrowserMissing> {
     find_in(explicit, |name| env::var_os(name))
 }
 
-fn find_in(explicit: Option<&Path>, var: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, BrowserMissing> {
+fn find_in(
+    explicit: Option<&Path>,
+    var: impl Fn(&str) -> Option<OsString>,
+) -> Result<PathBuf, BrowserMissing> {
     if let Some(path) = explicit {
         return named("--chromium", path, &var);
     }
@@ -69,7 +74,11 @@ fn find_in(explicit: Option<&Path>, var: impl Fn(&str) -> Option<OsString>) -> R
 }
 
 /// Returns a path as it is, or looks up a bare name in `PATH`.
-fn named(by: &str, path: &Path, var: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, BrowserMissing> {
+fn named(
+    by: &str,
+    path: &Path,
+    var: &impl Fn(&str) -> Option<OsString>,
+) -> Result<PathBuf, BrowserMissing> {
     let bare = path.components().count() == 1 && !path.is_absolute();
     let found = if runs(path) {
         Some(path.to_owned())
@@ -135,10 +144,17 @@ mod tests {
     fn an_invalid_given_path_is_an_error_that_says_how_to_install() {
         let dir = tempfile::tempdir().unwrap();
         program(dir.path(), "chromium", 0o755);
-        let missing = find_in(Some(&dir.path().join("gone")), environment(&[("PATH", dir.path())])).unwrap_err();
+        let missing = find_in(Some(&dir.path().join("gone")), environment(&[("PATH", dir.path())]))
+            .unwrap_err();
         let text = missing.to_string();
-        for part in ["gone", "--chromium", "apt install chromium", "dnf install", "brew install", "FETCHWISE_CHROMIUM"]
-        {
+        for part in [
+            "gone",
+            "--chromium",
+            "apt install chromium",
+            "dnf install",
+            "brew install",
+            "FETCHWISE_CHROMIUM",
+        ] {
             assert!(text.contains(part), "{part:?} is not in {text:?}");
         }
     }
@@ -148,7 +164,10 @@ mod tests {
     fn a_file_that_is_not_executable_is_not_a_browser() {
         let dir = tempfile::tempdir().unwrap();
         program(dir.path(), "chromium", 0o644);
-        assert_eq!(find_in(None, environment(&[("PATH", dir.path())])), Err(BrowserMissing { named: None }));
+        assert_eq!(
+            find_in(None, environment(&[("PATH", dir.path())])),
+            Err(BrowserMissing { named: None })
+        );
         assert_eq!(find_in(None, environment(&[])), Err(BrowserMissing { named: None }));
     }
 }

@@ -2,7 +2,8 @@
 
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
-/// Error name prefixes and their kinds: the longest match counts. Other errors are a `network_error`.
+/// Error name prefixes and their kinds: the longest match counts. Other errors are a
+/// `network_error`.
 const KINDS: &[(&str, ErrorKind)] = &[
     ("ERR_NAME_", ErrorKind::DnsError),
     ("ERR_DNS_", ErrorKind::DnsError),
@@ -34,7 +35,8 @@ const KINDS: &[(&str, ErrorKind)] = &[
     ("ERR_UNKNOWN_URL_SCHEME", ErrorKind::InvalidUrl),
 ];
 
-/// Errors of Chromium itself, or of this machine. Chromium's only proxy is ours and on this machine.
+/// Errors of Chromium itself, or of this machine. Chromium's only proxy is ours and on this
+/// machine.
 const LOCAL: &[&str] = &[
     "ERR_INSUFFICIENT_RESOURCES",
     "ERR_OUT_OF_MEMORY",
@@ -49,7 +51,8 @@ pub(super) fn is_local(error_text: &str) -> bool {
     LOCAL.contains(&error_text.trim().trim_start_matches("net::"))
 }
 
-/// Returns the kind of a failed navigation's error text, e.g. `dns_error` for `net::ERR_NAME_NOT_RESOLVED`.
+/// Returns the kind of a failed navigation's error text, e.g. `dns_error` for
+/// `net::ERR_NAME_NOT_RESOLVED`.
 pub(super) fn kind_of(error_text: &str) -> ErrorKind {
     let name = error_text.trim().trim_start_matches("net::");
     KINDS
@@ -59,12 +62,14 @@ pub(super) fn kind_of(error_text: &str) -> ErrorKind {
         .map_or(ErrorKind::NetworkError, |&(_, kind)| kind)
 }
 
-/// Returns whether Chromium refuses the URL by itself, and other fetchers may fetch it: a port of another protocol.
+/// Returns whether Chromium refuses the URL by itself, and other fetchers may fetch it: a port of
+/// another protocol.
 pub(super) fn is_own_refusal(error_text: &str) -> bool {
     error_text.contains("ERR_UNSAFE_PORT")
 }
 
-/// Returns whether the navigation was cancelled rather than failed: another one replaced it, or it had nothing to show.
+/// Returns whether the navigation was cancelled rather than failed: another one replaced it, or it
+/// had nothing to show.
 pub(super) fn is_abort(error_text: &str) -> bool {
     error_text.contains("ERR_ABORTED")
 }
@@ -80,9 +85,18 @@ mod tests {
 
     #[test]
     fn shortages_of_the_browser_are_local_faults() {
-        assert!(is_local("net::ERR_INSUFFICIENT_RESOURCES") && is_local("net::ERR_PROXY_CONNECTION_FAILED"));
-        assert!(is_own_refusal("net::ERR_UNSAFE_PORT") && !is_own_refusal("net::ERR_CONNECTION_REFUSED"));
-        assert!(!is_local("net::ERR_CONNECTION_REFUSED") && !is_local("net::ERR_TUNNEL_CONNECTION_FAILED"));
+        assert!(
+            is_local("net::ERR_INSUFFICIENT_RESOURCES")
+                && is_local("net::ERR_PROXY_CONNECTION_FAILED")
+        );
+        assert!(
+            is_own_refusal("net::ERR_UNSAFE_PORT")
+                && !is_own_refusal("net::ERR_CONNECTION_REFUSED")
+        );
+        assert!(
+            !is_local("net::ERR_CONNECTION_REFUSED")
+                && !is_local("net::ERR_TUNNEL_CONNECTION_FAILED")
+        );
     }
 
     #[test]

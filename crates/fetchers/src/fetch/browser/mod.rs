@@ -1,12 +1,12 @@
 //! [`BrowserFetcher`]: a fetcher of pages as Chromium renders them, over the DevTools protocol.
 //!
-//! Owns: one Chromium, started at the first fetch and again after a crash, and its tabs. No cookie or storage passes from
-//! one fetch to the next, and no document. Fetches of one origin may share the scripts and styles in a cache
-//! ([`BrowserOptions::shares_cache`]).
+//! Owns: one Chromium, started at the first fetch and again after a crash, and its tabs. No cookie
+//! or storage passes from one fetch to the next, and no document. Fetches of one origin may share
+//! the scripts and styles in a cache ([`BrowserOptions::shares_cache`]).
 //!
-//! Invariants: the browser dials nothing itself. All its traffic goes through the filtering proxy, which enforces the
-//! address guard. A signature goes out with the one request that it was made for, and to no third party unless
-//! [`SignatureScope::All`] says so.
+//! Invariants: the browser dials nothing itself. All its traffic goes through the filtering proxy,
+//! which enforces the address guard. A signature goes out with the one request that it was made
+//! for, and to no third party unless [`SignatureScope::All`] says so.
 //!
 //! Must not know: how a page is judged.
 
@@ -65,27 +65,30 @@ enum BrowserSource {
     Remote {
         /// Its DevTools socket.
         address: String,
-        /// Whether it is on this machine, and so can use the filtering proxy, which listens on loopback.
+        /// Whether it is on this machine, and so can use the filtering proxy, which listens on
+        /// loopback.
         is_local: bool,
     },
 }
 
 /// A fetcher of pages with Chromium. See the [module](self).
 ///
-/// * Chromium starts at the first fetch, and again after it died; the fetch during which it died ends as
-///   `network_error`.
-/// * A response other than HTML (PDF, JSON, an image, an attachment) is returned as the bytes that the server sent. A page
-///   that starts a download stays the page.
+/// * Chromium starts at the first fetch, and again after it died; the fetch during which it died
+///   ends as `network_error`.
+/// * A response other than HTML (PDF, JSON, an image, an attachment) is returned as the bytes that
+///   the server sent. A page that starts a download stays the page.
 /// * A page with nothing to read yet is waited for while something in it can run, for up to
 ///   [`BrowserOptions::max_settle`]: [`Request::judge`] says which pages these are.
-/// * HTML is returned as the document's text after its scripts ran, in UTF-8. `Content-Type` is changed to UTF-8 if the
-///   server declared another encoding, and a byte order mark overrides a conflicting `<meta charset>`.
-/// * Open shadow roots are in that text as `<template shadowrootmode="open">`; the content of frames is not.
-/// * Status, headers and final URL are the main document's. Requests of the page to refused addresses are blocked, and
-///   the page is still returned.
+/// * HTML is returned as the document's text after its scripts ran, in UTF-8. `Content-Type` is
+///   changed to UTF-8 if the server declared another encoding, and a byte order mark overrides a
+///   conflicting `<meta charset>`.
+/// * Open shadow roots are in that text as `<template shadowrootmode="open">`; the content of
+///   frames is not.
+/// * Status, headers and final URL are the main document's. Requests of the page to refused
+///   addresses are blocked, and the page is still returned.
 ///
-/// Dropping it kills the browser; [`BrowserFetcher::close`] ends it cleanly. The sandbox is off when running as root
-/// (Chromium refuses otherwise), and on for any other user.
+/// Dropping it kills the browser; [`BrowserFetcher::close`] ends it cleanly. The sandbox is off
+/// when running as root (Chromium refuses otherwise), and on for any other user.
 pub struct BrowserFetcher {
     inner: Arc<Inner>,
     slots: Semaphore,
@@ -113,8 +116,8 @@ struct RunningBrowser {
 }
 
 impl BrowserFetcher {
-    /// Returns the Chromium to run: `explicit` if given, else `FETCHWISE_CHROMIUM` or `CHROME`, else the first of
-    /// [`NAMES`] in `PATH`, else the place where macOS keeps applications.
+    /// Returns the Chromium to run: `explicit` if given, else `FETCHWISE_CHROMIUM` or `CHROME`,
+    /// else the first of [`NAMES`] in `PATH`, else the place where macOS keeps applications.
     ///
     /// # Errors
     /// [`BrowserMissing`], whose text says how to install one.
@@ -122,24 +125,35 @@ impl BrowserFetcher {
         discovery::find(explicit)
     }
 
-    /// Returns a fetcher that runs `program` and lets it reach what `dialer` dials. Starts nothing yet.
+    /// Returns a fetcher that runs `program` and lets it reach what `dialer` dials. Starts nothing
+    /// yet.
     ///
     /// # Errors
     /// [`OptionsError`] if no page could be fetched with these options.
-    pub fn new(program: PathBuf, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
+    pub fn new(
+        program: PathBuf,
+        options: BrowserOptions,
+        dialer: Dialer,
+    ) -> Result<Self, OptionsError> {
         Self::at(BrowserSource::Program(program), options, dialer)
     }
 
     /// Returns a fetcher that uses a running Chromium, by its DevTools socket
-    /// (`ws://127.0.0.1:9222/devtools/browser/...`). Each page gets its own context, and the browser is left running.
-    /// [`BrowserOptions::extra_args`] have no effect.
+    /// (`ws://127.0.0.1:9222/devtools/browser/...`). Each page gets its own context, and the
+    /// browser is left running. [`BrowserOptions::extra_args`] have no effect.
     ///
-    /// A browser on this machine uses the filtering proxy, as a started one does. A browser on another machine dials
-    /// itself: only a page's host before the browser gets the URL, and its final URL, can be checked.
+    /// A browser on this machine uses the filtering proxy, as a started one does. A browser on
+    /// another machine dials itself: only a page's host before the browser gets the URL, and its
+    /// final URL, can be checked.
     ///
     /// # Errors
-    /// [`OptionsError`] if the address is not a socket, or if no page could be fetched with these options.
-    pub fn remote(address: &str, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
+    /// [`OptionsError`] if the address is not a socket, or if no page could be fetched with these
+    /// options.
+    pub fn remote(
+        address: &str,
+        options: BrowserOptions,
+        dialer: Dialer,
+    ) -> Result<Self, OptionsError> {
         let socket = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "ws" | "wss"));
         let host = socket.as_ref().and_then(Url::host).ok_or(OptionsError::NoAddress)?;
         let is_local = match host {
@@ -150,7 +164,11 @@ impl BrowserFetcher {
         Self::at(BrowserSource::Remote { address: address.to_owned(), is_local }, options, dialer)
     }
 
-    fn at(source: BrowserSource, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
+    fn at(
+        source: BrowserSource,
+        options: BrowserOptions,
+        dialer: Dialer,
+    ) -> Result<Self, OptionsError> {
         if options.tabs == 0 {
             return Err(OptionsError::NoTabs);
         }
@@ -171,7 +189,8 @@ impl BrowserFetcher {
         self.inner.options.tabs
     }
 
-    /// Returns why the last start of the browser failed, as a message for a person; `None` after a success.
+    /// Returns why the last start of the browser failed, as a message for a person; `None` after a
+    /// success.
     pub fn why_not_started(&self) -> Option<String> {
         self.inner.not_started.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -190,7 +209,8 @@ impl BrowserFetcher {
         running.as_ref().filter(|r| !r.cdp.is_closed()).and_then(|r| r.pid)
     }
 
-    /// Ends the browser and waits until its processes and its profile are gone. Pending and later fetches fail.
+    /// Ends the browser and waits until its processes and its profile are gone. Pending and later
+    /// fetches fail.
     pub async fn close(&self) {
         self.inner.closed.store(true, Ordering::Release);
         self.slots.close();
@@ -205,7 +225,8 @@ impl BrowserFetcher {
 
     async fn fetch_page(&self, request: Request<'_>) -> Result<Response, FetchError> {
         self.check_url(request.url).await?;
-        let closed = || FetchError::new(ErrorKind::NetworkError, "the browser was closed", Duration::ZERO);
+        let closed =
+            || FetchError::new(ErrorKind::NetworkError, "the browser was closed", Duration::ZERO);
         let _slot = self.slots.acquire().await.map_err(|_| closed())?;
         let started = Instant::now();
         // A browser that does not start, or not in time, is not attributed to the page.
@@ -213,17 +234,23 @@ impl BrowserFetcher {
             Ok(Ok(_)) => {}
             Ok(Err(why)) => return Err(launch_error(&why, started.elapsed())),
             Err(_) => {
-                let message = format!("Chromium was not ready within {} ms", request.limits.deadline.as_millis());
+                let message = format!(
+                    "Chromium was not ready within {} ms",
+                    request.limits.deadline.as_millis()
+                );
                 return Err(FetchError::local(message, started.elapsed()));
             }
         }
         let launched = started.elapsed();
         let mut load = None;
         let loading = self.load_page(request, started, &mut load);
-        let result = match tokio::time::timeout(request.limits.deadline.saturating_sub(launched), loading).await {
-            Ok(result) => result,
-            Err(_) => Err(timed_out(request.limits.deadline, launched, load.is_some())),
-        };
+        let result =
+            match tokio::time::timeout(request.limits.deadline.saturating_sub(launched), loading)
+                .await
+            {
+                Ok(result) => result,
+                Err(_) => Err(timed_out(request.limits.deadline, launched, load.is_some())),
+            };
         let duration = started.elapsed();
         let failed = |failure: Failure, load: Option<PageLoad>| {
             // Chromium refuses some ports itself, which says nothing about the URL.
@@ -232,7 +259,8 @@ impl BrowserFetcher {
             }
             let unavailable = errors::is_own_refusal(&failure.message);
             let error = FetchError::new(failure.kind, failure.message, duration);
-            let mut error = FetchError { local: failure.local, limit: failure.limit, unavailable, ..error };
+            let mut error =
+                FetchError { local: failure.local, limit: failure.limit, unavailable, ..error };
             if let Some(document) = load.as_ref().and_then(PageLoad::document) {
                 error.status = document.status;
                 error.headers = document.headers;
@@ -251,16 +279,21 @@ impl BrowserFetcher {
         }
     }
 
-    /// Refuses what can be refused before the browser gets the URL. The proxy looks names up when it dials.
+    /// Refuses what can be refused before the browser gets the URL. The proxy looks names up when
+    /// it dials.
     async fn check_url(&self, url: &Url) -> Result<(), FetchError> {
         let error = |kind, message: String| Err(FetchError::new(kind, message, Duration::ZERO));
         match (url.scheme(), url.host()) {
             ("http" | "https", Some(Host::Domain(_))) if self.inner.is_filtered() => Ok(()),
-            ("http" | "https", Some(host)) => match self.inner.dialer.check(&host.to_string()).await {
-                Ok(()) => Ok(()),
-                Err(why) if why.is_local() => Err(FetchError::local(why.to_string(), Duration::ZERO)),
-                Err(why) => error(why.kind(), why.to_string()),
-            },
+            ("http" | "https", Some(host)) => {
+                match self.inner.dialer.check(&host.to_string()).await {
+                    Ok(()) => Ok(()),
+                    Err(why) if why.is_local() => {
+                        Err(FetchError::local(why.to_string(), Duration::ZERO))
+                    }
+                    Err(why) => error(why.kind(), why.to_string()),
+                }
+            }
             _ => error(ErrorKind::InvalidUrl, "not an http or https URL with a host".to_owned()),
         }
     }
@@ -275,16 +308,18 @@ impl BrowserFetcher {
         let timeouts = LoadTimeouts {
             quiet: options.quiet,
             after_load: options.max_settle,
-            read_at_latest: started + request.limits.deadline * options.give_in_percent.min(100) / 100,
+            read_at_latest: started
+                + request.limits.deadline * options.give_in_percent.min(100) / 100,
         };
         let (running, opened) = self.open_tab(request.url).await?;
         let faults = running.proxy.local_faults();
         let result = match opened {
             Ok(mut tab) => {
                 let (frame, mark) = (tab.main_frame(), running.proxy.mark().to_owned());
-                let load = PageLoad::new(frame, mark, request.limits.clone(), timeouts, Instant::now())
-                    .signing(options.signing.as_ref().map(|signing| signing.scope))
-                    .host_headers(options.host_headers.clone());
+                let load =
+                    PageLoad::new(frame, mark, request.limits.clone(), timeouts, Instant::now())
+                        .signing(options.signing.as_ref().map(|signing| signing.scope))
+                        .host_headers(options.host_headers.clone());
                 let loaded = tab.load(slot.insert(load), request).await;
                 if let Ok(page) = &loaded
                     && let Ok(landed) = Url::parse(&page.document.url)
@@ -305,20 +340,26 @@ impl BrowserFetcher {
         }
     }
 
-    /// Opens a tab. A browser that turns out to be dead, or a context that cannot be used again, is replaced once: no request
-    /// was made yet.
-    async fn open_tab(&self, url: &Url) -> Result<(Arc<RunningBrowser>, Result<Tab, Failure>), Failure> {
+    /// Opens a tab. A browser that turns out to be dead, or a context that cannot be used again, is
+    /// replaced once: no request was made yet.
+    async fn open_tab(
+        &self,
+        url: &Url,
+    ) -> Result<(Arc<RunningBrowser>, Result<Tab, Failure>), Failure> {
         let mut replaced = false;
         loop {
-            let running = Inner::running(&self.inner)
-                .await
-                .map_err(|error| Failure { local: true, ..Failure::new(ErrorKind::NetworkError, error.to_string()) })?;
+            let running = Inner::running(&self.inner).await.map_err(|error| Failure {
+                local: true,
+                ..Failure::new(ErrorKind::NetworkError, error.to_string())
+            })?;
             // Dropped before a tab is open: the deadline passed, and the whole browser may hang.
             let hang_check = HangCheck { running: Some(Arc::clone(&running)) };
             let is_filtered = self.inner.is_filtered();
             let reused = running.contexts.take(url);
             let is_reused = reused.is_some();
-            let opened = Tab::open(&running.cdp, (&running.proxy, is_filtered), &running.identity, reused).await;
+            let opened =
+                Tab::open(&running.cdp, (&running.proxy, is_filtered), &running.identity, reused)
+                    .await;
             if opened.is_ok() {
                 hang_check.disarm();
             }
@@ -338,8 +379,8 @@ impl BrowserFetcher {
 }
 
 impl Inner {
-    /// Returns the running browser, or starts a new one. A separate task starts it, so a fetch that gives up does not
-    /// abort the start.
+    /// Returns the running browser, or starts a new one. A separate task starts it, so a fetch that
+    /// gives up does not abort the start.
     async fn running(this: &Arc<Self>) -> Result<Arc<RunningBrowser>, LaunchError> {
         let inner = Arc::clone(this);
         let task = tokio::spawn(async move {
@@ -369,38 +410,49 @@ impl Inner {
     }
 
     async fn launch(&self) -> Result<RunningBrowser, LaunchError> {
-        let proxy = FilteringProxy::start_with(self.dialer.clone()).await.map_err(LaunchError::Proxy)?;
+        let proxy =
+            FilteringProxy::start_with(self.dialer.clone()).await.map_err(LaunchError::Proxy)?;
         let (root, events) = mpsc::unbounded_channel();
         let (process, cdp) = match &self.source {
             BrowserSource::Program(program) => {
-                let (process, socket) = Process::launch(program, proxy.addr(), &self.options.extra_args).await?;
-                let cdp = Cdp::connect(&socket, root).await.map_err(|error| LaunchError::Socket(error.to_string()))?;
+                let (process, socket) =
+                    Process::launch(program, proxy.addr(), &self.options.extra_args).await?;
+                let cdp = Cdp::connect(&socket, root)
+                    .await
+                    .map_err(|error| LaunchError::Socket(error.to_string()))?;
                 cdp.send(None, SetDiscoverTargets { discover: true });
                 tokio::spawn(close_popups(cdp.clone(), events));
                 (Some(process), cdp)
             }
             // Its windows may belong to another program; ours are closed with their contexts.
             BrowserSource::Remote { address, .. } => {
-                let cdp = Cdp::connect(address, root).await.map_err(|error| LaunchError::Remote(error.to_string()))?;
+                let cdp = Cdp::connect(address, root)
+                    .await
+                    .map_err(|error| LaunchError::Remote(error.to_string()))?;
                 (None, cdp)
             }
         };
         let user_agent = match &self.options.user_agent {
             UserAgent::Chromium => None,
             UserAgent::Custom(text) => Some(text.clone()),
-            UserAgent::NotHeadless => Some(version_of(&cdp).await?.user_agent.replace("HeadlessChrome", "Chrome")),
+            UserAgent::NotHeadless => {
+                Some(version_of(&cdp).await?.user_agent.replace("HeadlessChrome", "Chrome"))
+            }
             UserAgent::Versioned(text) => {
                 let product = version_of(&cdp).await?.product;
                 let version = product.rsplit_once('/').map_or(&*product, |(_, version)| version);
                 Some(text.replace(UserAgent::VERSION, version))
             }
         };
-        let (init_script, signing) = (self.options.init_script.clone(), self.options.signing.clone());
+        let (init_script, signing) =
+            (self.options.init_script.clone(), self.options.signing.clone());
         let host_headers = self.options.host_headers.clone();
         let pid = process.as_ref().map(Process::pid);
-        let identity = Identity { user_agent, init_script, signing, host_headers, is_child: pid.is_some() };
+        let identity =
+            Identity { user_agent, init_script, signing, host_headers, is_child: pid.is_some() };
         // As many origins as tabs can each have their contexts.
-        let contexts = ContextPool::new(if self.options.shares_cache { 2 * self.options.tabs } else { 0 });
+        let contexts =
+            ContextPool::new(if self.options.shares_cache { 2 * self.options.tabs } else { 0 });
         Ok(RunningBrowser { cdp, pid, process: Mutex::new(process), proxy, identity, contexts })
     }
 }
@@ -420,15 +472,18 @@ impl RunningBrowser {
         }
     }
 
-    /// Replaces Chromium's error by the proxy's reason: Chromium only knows that the tunnel failed. `faults` is the
-    /// proxy's count of local faults when the fetch began.
+    /// Replaces Chromium's error by the proxy's reason: Chromium only knows that the tunnel failed.
+    /// `faults` is the proxy's count of local faults when the fetch began.
     fn explain(&self, mut failure: Failure, faults: u64) -> Failure {
         // A transient failure while this machine lacked a resource was most likely caused by that.
         failure.local |= failure.kind.is_transient() && self.proxy.local_faults() > faults;
         let url = failure.ask_proxy.as_deref().and_then(|url| Url::parse(url).ok());
-        let known = url.and_then(|url| self.proxy.failure(url.host_str()?, url.port_or_known_default()?));
+        let known =
+            url.and_then(|url| self.proxy.failure(url.host_str()?, url.port_or_known_default()?));
         match known {
-            Some(known) => Failure { local: known.local, ..Failure::new(known.kind, known.message) },
+            Some(known) => {
+                Failure { local: known.local, ..Failure::new(known.kind, known.message) }
+            }
             None => failure,
         }
     }
@@ -442,22 +497,35 @@ impl RunningBrowser {
     }
 }
 
-/// Converts a launch error: to an unavailable fetcher if a retry would not help, else to a local fault.
+/// Converts a launch error: to an unavailable fetcher if a retry would not help, else to a local
+/// fault.
 fn launch_error(why: &LaunchError, took: Duration) -> FetchError {
-    if why.is_local() { FetchError::local(why.to_string(), took) } else { FetchError::unavailable(why.to_string()) }
+    if why.is_local() {
+        FetchError::local(why.to_string(), took)
+    } else {
+        FetchError::unavailable(why.to_string())
+    }
 }
 
-/// Returns the failure of a passed deadline. A page that waited for the browser had less time than its limit says.
+/// Returns the failure of a passed deadline. A page that waited for the browser had less time than
+/// its limit says.
 fn timed_out(deadline: Duration, launched: Duration, is_requested: bool) -> Failure {
-    let failure = |message| Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message);
+    let failure =
+        |message| Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message);
     if !is_requested {
         let message = format!("Chromium did not open a tab within {} ms", deadline.as_millis());
         return Failure { local: true, ..failure(message) };
     }
     let local = launched > deadline / MAX_LAUNCH_FRACTION;
-    let wait =
-        if local { format!(", {} ms of which Chromium took to start", launched.as_millis()) } else { String::new() };
-    Failure { local, ..failure(format!("the page did not load within {} ms{wait}", deadline.as_millis())) }
+    let wait = if local {
+        format!(", {} ms of which Chromium took to start", launched.as_millis())
+    } else {
+        String::new()
+    };
+    Failure {
+        local,
+        ..failure(format!("the page did not load within {} ms{wait}", deadline.as_millis()))
+    }
 }
 
 /// A check of the browser that runs if the opening of a tab is given up.
@@ -473,7 +541,9 @@ impl HangCheck {
 
 impl Drop for HangCheck {
     fn drop(&mut self) {
-        if let (Some(running), Ok(runtime)) = (self.running.take(), tokio::runtime::Handle::try_current()) {
+        if let (Some(running), Ok(runtime)) =
+            (self.running.take(), tokio::runtime::Handle::try_current())
+        {
             runtime.spawn(async move { running.kill_if_hung().await });
         }
     }
@@ -499,7 +569,11 @@ async fn close_popups(cdp: Cdp, mut events: mpsc::UnboundedReceiver<Event>) {
     }
 }
 
-fn respond(loaded: LoadedPage, requested: &Url, duration: Duration) -> Result<Response, FetchError> {
+fn respond(
+    loaded: LoadedPage,
+    requested: &Url,
+    duration: Duration,
+) -> Result<Response, FetchError> {
     let LoadedPage { document, body, original_encoding } = loaded;
     let Some(status) = document.status else {
         return Err(FetchError::new(ErrorKind::NetworkError, "the page has no response", duration));
@@ -510,7 +584,12 @@ fn respond(loaded: LoadedPage, requested: &Url, duration: Duration) -> Result<Re
     }
     let final_url = Url::parse(&document.url).unwrap_or_else(|_| requested.clone());
     let (truncated, requests) = (document.truncated, Some(document.requests));
-    Ok(Response { duration, truncated, requests, ..Response::new(status, headers, body, final_url) })
+    Ok(Response {
+        duration,
+        truncated,
+        requests,
+        ..Response::new(status, headers, body, final_url)
+    })
 }
 
 /// Declares UTF-8: the document's text is in UTF-8, whatever the server's bytes were in.

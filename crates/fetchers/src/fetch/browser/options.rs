@@ -1,22 +1,24 @@
-//! The settings of a [`BrowserFetcher`](super::BrowserFetcher): its tabs, its timeouts, and its user agent.
+//! The settings of a [`BrowserFetcher`](super::BrowserFetcher): its tabs, its timeouts, and its
+//! user agent.
 
 use std::time::Duration;
 
 use crate::fetch::host_headers::HostHeaders;
 use crate::fetch::signing::RequestSigner;
 
-/// Settings of a [`BrowserFetcher`](super::BrowserFetcher). Start from [`BrowserOptions::default`] or
-/// [`BrowserOptions::stealth`].
+/// Settings of a [`BrowserFetcher`](super::BrowserFetcher). Start from [`BrowserOptions::default`]
+/// or [`BrowserOptions::stealth`].
 #[derive(Clone, Debug)]
 pub struct BrowserOptions {
     /// Name under which attempts are logged.
     pub name: String,
-    /// Maximum number of open pages; further fetches wait, and that wait does not count against their deadline.
+    /// Maximum number of open pages; further fetches wait, and that wait does not count against
+    /// their deadline.
     pub tabs: usize,
     /// A page is done when no request was in flight for this long after its load event.
     pub quiet: Duration,
-    /// A page whose network is never quiet (it polls), or that has nothing to read yet, is read as it is this long after
-    /// its load event.
+    /// A page whose network is never quiet (it polls), or that has nothing to read yet, is read as
+    /// it is this long after its load event.
     pub max_settle: Duration,
     /// Share of the deadline, in percent, after which a page without a load event is read as it is.
     pub give_in_percent: u32,
@@ -26,13 +28,14 @@ pub struct BrowserOptions {
     pub user_agent: UserAgent,
     /// Script that runs in each document before the page's own scripts.
     pub init_script: Option<String>,
-    /// Whether pages of one origin share a cache, so that their scripts and styles are requested once. Documents are requested
-    /// each time, and no page has the cookies or the storage of another.
+    /// Whether pages of one origin share a cache, so that their scripts and styles are requested
+    /// once. Documents are requested each time, and no page has the cookies or the storage of
+    /// another.
     pub shares_cache: bool,
     /// Signs requests of the pages. None: no request is signed.
     pub signing: Option<BrowserSigning>,
-    /// Headers of requests to some hosts: those for the page's document, each redirect included, and those of a page to its
-    /// own site. They replace others of the same names.
+    /// Headers of requests to some hosts: those for the page's document, each redirect included,
+    /// and those of a page to its own site. They replace others of the same names.
     pub host_headers: HostHeaders,
 }
 
@@ -45,13 +48,15 @@ pub struct BrowserSigning {
     pub scope: SignatureScope,
 }
 
-/// The requests of a page that are signed. The page's document is, with its redirects, whatever their site is.
+/// The requests of a page that are signed. The page's document is, with its redirects, whatever
+/// their site is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignatureScope {
     /// The page's document only. No further request is paused.
     Document,
-    /// Those to the page's registrable domain. Third parties get none, so they cannot track the crawler by its key.
+    /// Those to the page's registrable domain. Third parties get none, so they cannot track the
+    /// crawler by its key.
     #[default]
     Site,
     /// All, third parties included.
@@ -97,7 +102,8 @@ impl Default for BrowserOptions {
 }
 
 impl BrowserOptions {
-    /// Returns the options of `playwright_stealth`: the browser does not announce that a program controls it.
+    /// Returns the options of `playwright_stealth`: the browser does not announce that a program
+    /// controls it.
     pub fn stealth() -> Self {
         Self {
             name: "playwright_stealth".to_owned(),
@@ -121,6 +127,8 @@ pub enum OptionsError {
     #[error("invalid tabs 0: a browser needs at least one")]
     NoTabs,
     /// The address of a running browser is not a valid socket address.
-    #[error("invalid browser address: expected ws://host:port/... or wss://, as Chromium prints it")]
+    #[error(
+        "invalid browser address: expected ws://host:port/... or wss://, as Chromium prints it"
+    )]
     NoAddress,
 }

@@ -1,8 +1,9 @@
 //! One running Chromium: its flags, its profile, its start and its end.
 //!
-//! Invariants: no Chromium outlives this process. [`ChildGroup`] owns the process group and its watcher. Chromium also
-//! holds one end of a pipe and ends itself when the pipe closes, in case the watcher is killed first. The profile is a
-//! temporary folder that is removed with the browser, including crash reports and caches.
+//! Invariants: no Chromium outlives this process. [`ChildGroup`] owns the process group and its
+//! watcher. Chromium also holds one end of a pipe and ends itself when the pipe closes, in case the
+//! watcher is killed first. The profile is a temporary folder that is removed with the browser,
+//! including crash reports and caches.
 //!
 //! Must not know: what a page is.
 
@@ -26,8 +27,8 @@ const MAX_CLOSE: Duration = Duration::from_secs(3);
 /// Maximum time for the end of a browser whose socket closed.
 const MAX_EXIT: Duration = Duration::from_secs(1);
 
-/// Flags of every browser. Chromium itself looks up hosts, updates components and sends reports; a crawler's browser
-/// makes only the requests of the page.
+/// Flags of every browser. Chromium itself looks up hosts, updates components and sends reports; a
+/// crawler's browser makes only the requests of the page.
 const FLAGS: &[&str] = &[
     "--headless=new",
     "--remote-debugging-port=0",
@@ -55,14 +56,15 @@ const FLAGS: &[&str] = &[
     "--disable-breakpad",
     "--disable-crash-reporter",
     // HttpsUpgrades: a page requested by http is fetched by http, as in every other fetcher.
-    // WebUIOmnibox*: each page has a window, which nobody sees. For the pop-ups below its address bar, each window would
-    // load pages, which take more of the processor than a small page does.
+    // WebUIOmnibox*: each page has a window, which nobody sees. For the pop-ups below its address
+    // bar, each window would load pages, which take more of the processor than a small page does.
     "--disable-features=AutofillServerCommunication,CertificateTransparencyComponentUpdater,DialMediaRouteProvider,\
      DnsOverHttps,HttpsFirstBalancedModeAutoEnable,HttpsUpgrades,InterestFeedContentSuggestions,LensOverlay,\
      MediaRouter,NetworkTimeServiceQuerying,OptimizationGuideModelDownloading,OptimizationHints,\
      OptimizationHintsFetching,OptimizationTargetPrediction,Prerender2,PreconnectToSearch,SafeBrowsing,\
      SegmentationPlatform,Translate,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,WebUIOmniboxPopup",
-    // Nothing bypasses the proxy: no QUIC, and WebRTC only through the proxy (which cannot carry UDP).
+    // Nothing bypasses the proxy: no QUIC, and WebRTC only through the proxy (which cannot carry
+    // UDP).
     "--disable-quic",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -86,15 +88,16 @@ const FLAGS: &[&str] = &[
     "--disable-renderer-backgrounding",
 ];
 
-/// Settings without a flag. Without a supported authentication scheme, Chromium treats a 401 as an ordinary response.
-/// Otherwise it asks a person for a password, and an image behind one never finishes. Only the proxy may require
-/// authentication, and the tab responds.
+/// Settings without a flag. Without a supported authentication scheme, Chromium treats a 401 as an
+/// ordinary response. Otherwise it asks a person for a password, and an image behind one never
+/// finishes. Only the proxy may require authentication, and the tab responds.
 fn local_state(proxy: SocketAddr) -> String {
     format!(r#"{{"auth":{{"schemes":"none","http_auth_allowed_for_origins":["http://{proxy}"]}}}}"#)
 }
 
-/// Settings of the profile, which the pages' contexts inherit. The first stops Chromium from asking a Google host
-/// whether a captive portal caused a certificate error; the others repeat flags that come and go between versions.
+/// Settings of the profile, which the pages' contexts inherit. The first stops Chromium from asking
+/// a Google host whether a captive portal caused a certificate error; the others repeat flags that
+/// come and go between versions.
 const PREFERENCES: &str = r#"{
     "alternate_error_pages": {"enabled": false},
     "net": {"network_prediction_options": 2},
@@ -144,8 +147,8 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// Returns whether a later start may succeed: it was slow, or this machine lacked a resource that becomes available
-    /// again.
+    /// Returns whether a later start may succeed: it was slow, or this machine lacked a resource
+    /// that becomes available again.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Spawn { source, .. } => is_local_spawn_fault(source),
@@ -164,18 +167,20 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `program`. Its only network access is the HTTP proxy `proxy`, which its browser contexts must be given.
-    /// Returns it with the address of its DevTools socket.
+    /// Starts `program`. Its only network access is the HTTP proxy `proxy`, which its browser
+    /// contexts must be given. Returns it with the address of its DevTools socket.
     pub(super) async fn launch(
         program: &Path,
         proxy: SocketAddr,
         extra: &[String],
     ) -> Result<(Self, String), LaunchError> {
         let profile = tokio::task::spawn_blocking(|| ScratchDir::new("fetchwise-chromium-"));
-        let profile = profile.await.map_err(io::Error::other).flatten().map_err(LaunchError::Profile)?;
+        let profile =
+            profile.await.map_err(io::Error::other).flatten().map_err(LaunchError::Profile)?;
         write_settings(profile.path(), proxy).map_err(LaunchError::Profile)?;
-        let mut group = ChildGroup::spawn(command(program, proxy, extra, profile.path()), Some(profile.path()))
-            .map_err(|source| LaunchError::Spawn { program: program.to_owned(), source })?;
+        let mut group =
+            ChildGroup::spawn(command(program, proxy, extra, profile.path()), Some(profile.path()))
+                .map_err(|source| LaunchError::Spawn { program: program.to_owned(), source })?;
         let (found, socket) = oneshot::channel();
         let tail = StderrTail::default();
         if let Some(stderr) = group.child().stderr.take() {
@@ -184,8 +189,12 @@ impl Process {
         let mut process = Self { group, profile: Some(profile), tail };
         let (what, slow) = match tokio::time::timeout(MAX_LAUNCH, socket).await {
             Ok(Ok(socket)) => return Ok((process, socket)),
-            Ok(Err(_)) => (format!("ended during its start ({})", process.exit_text().await), false),
-            Err(_) => (format!("printed no DevTools socket within {} s", MAX_LAUNCH.as_secs()), true),
+            Ok(Err(_)) => {
+                (format!("ended during its start ({})", process.exit_text().await), false)
+            }
+            Err(_) => {
+                (format!("printed no DevTools socket within {} s", MAX_LAUNCH.as_secs()), true)
+            }
         };
         Err(LaunchError::NoSocket { what, slow, stderr: process.tail.summary(5) })
     }
@@ -203,7 +212,8 @@ impl Process {
         }
     }
 
-    /// Waits for the end of a browser that was told to close, kills it after a timeout, and removes the profile.
+    /// Waits for the end of a browser that was told to close, kills it after a timeout, and removes
+    /// the profile.
     pub(super) async fn finish(mut self) {
         let profile = self.profile.take();
         self.group.finish(MAX_CLOSE).await;
@@ -218,14 +228,14 @@ fn command(program: &Path, proxy: SocketAddr, extra: &[String], profile: &Path) 
     command
         .args(FLAGS)
         .arg(format!("--user-data-dir={}", profile.display()))
-        // The browser's own requests (updates, accounts) go to a nonexistent proxy, because no flag stops all of them.
-        // Only the pages' contexts get the real proxy.
+        // The browser's own requests (updates, accounts) go to a nonexistent proxy, because no flag
+        // stops all of them. Only the pages' contexts get the real proxy.
         .arg("--proxy-server=http://nowhere.invalid:9")
         .arg("--proxy-bypass-list=<-loopback>")
         // And without it no name resolves.
         .arg(format!("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {}", proxy.ip()))
-        // Its sockets and shared memory files are removed with the profile. So are crash reports, which no flag stops,
-        // and files that it would put into the user's folders.
+        // Its sockets and shared memory files are removed with the profile. So are crash reports,
+        // which no flag stops, and files that it would put into the user's folders.
         .env("TMPDIR", profile)
         .env("BREAKPAD_DUMP_LOCATION", profile.join("crashes"))
         .env("XDG_CONFIG_HOME", profile.join("config"))
@@ -239,11 +249,12 @@ fn command(program: &Path, proxy: SocketAddr, extra: &[String], profile: &Path) 
     command
 }
 
-/// Returns a command for the program with the two ends of `--remote-debugging-pipe` at descriptors 3 and 4, where it
-/// expects them.
+/// Returns a command for the program with the two ends of `--remote-debugging-pipe` at descriptors
+/// 3 and 4, where it expects them.
 #[cfg(unix)]
 fn with_pipe(program: &Path) -> Command {
-    // Without unsafe code, only a shell can set up descriptors with these numbers; it then becomes the program.
+    // Without unsafe code, only a shell can set up descriptors with these numbers; it then becomes
+    // the program.
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"]).arg(program);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -274,8 +285,13 @@ fn is_root() -> bool {
     false
 }
 
-/// Reads standard error to its end, so the browser never blocks on it, and sends the address of the socket.
-async fn read_stderr(mut stderr: impl AsyncBufRead + Unpin, tail: StderrTail, found: oneshot::Sender<String>) {
+/// Reads standard error to its end, so the browser never blocks on it, and sends the address of the
+/// socket.
+async fn read_stderr(
+    mut stderr: impl AsyncBufRead + Unpin,
+    tail: StderrTail,
+    found: oneshot::Sender<String>,
+) {
     let mut found = Some(found);
     let mut line = Vec::new();
     while let Ok(Some(_)) = read_line(&mut stderr, &mut line, MAX_TAIL_LINE).await {

@@ -1,7 +1,8 @@
 //! The commands of the DevTools protocol that a tab needs, as Chromium writes them in JSON.
 //!
-//! A crate for the whole protocol has 5 MB of generated code, of which this is a hundredth; compiling it took a fifth of
-//! the program's build. Fields that nothing sets or reads are left out. An unknown field of a reply is no error.
+//! A crate for the whole protocol has 5 MB of generated code, of which this is a hundredth;
+//! compiling it took a fifth of the program's build. Fields that nothing sets or reads are left
+//! out. An unknown field of a reply is no error.
 //!
 //! Must not know: sockets, and what a page is.
 
@@ -20,8 +21,8 @@ pub(super) trait Command: Serialize {
     type Response: DeserializeOwned;
 }
 
-/// Declares commands: the name, the type with its parameters in snake case, and the type of the result. A parameter
-/// that is none is left out.
+/// Declares commands: the name, the type with its parameters in snake case, and the type of the
+/// result. A parameter that is none is left out.
 macro_rules! commands {
     ($($method:literal $name:ident { $($(#[$attribute:meta])* $field:ident: $type:ty),* $(,)? } -> $response:ty;)*) => { $(
         #[derive(Clone, Debug, Serialize)]
@@ -168,9 +169,16 @@ mod tests {
 
     #[test]
     fn commands_are_written_as_the_protocol_names_them() {
-        let document = RequestPattern { resource_type: Some("Document"), url_pattern: None, request_stage: "Response" };
-        let https =
-            RequestPattern { resource_type: None, url_pattern: Some("https://*".into()), request_stage: "Request" };
+        let document = RequestPattern {
+            resource_type: Some("Document"),
+            url_pattern: None,
+            request_stage: "Response",
+        };
+        let https = RequestPattern {
+            resource_type: None,
+            url_pattern: Some("https://*".into()),
+            request_stage: "Request",
+        };
         let patterns = vec![document, https];
         assert_eq!(
             params(EnableFetch { patterns, handle_auth_requests: true }),
@@ -187,7 +195,10 @@ mod tests {
             params(SetBlockedUrls { url_patterns: vec![icon] }),
             json!({ "urlPatterns": [{ "urlPattern": "*://*:*/favicon.ico", "block": true }] })
         );
-        let response = AuthChallengeResponse::ProvideCredentials { username: "u".into(), password: "p".into() };
+        let response = AuthChallengeResponse::ProvideCredentials {
+            username: "u".into(),
+            password: "p".into(),
+        };
         assert_eq!(
             params(ContinueWithAuth { request_id: "r".into(), auth_challenge_response: response }),
             json!({
@@ -208,12 +219,19 @@ mod tests {
 
     #[test]
     fn what_is_not_set_is_not_sent() {
-        let context = CreateBrowserContext { dispose_on_detach: true, proxy_server: None, proxy_bypass_list: None };
+        let context = CreateBrowserContext {
+            dispose_on_detach: true,
+            proxy_server: None,
+            proxy_bypass_list: None,
+        };
         assert_eq!(params(context), json!({ "disposeOnDetach": true }));
         let mut request = ContinueRequest { request_id: "r".into(), headers: None };
         assert_eq!(params(request.clone()), json!({ "requestId": "r" }));
         request.headers = Some(vec![HeaderEntry { name: "A".into(), value: "b".into() }]);
-        assert_eq!(params(request), json!({ "requestId": "r", "headers": [{ "name": "A", "value": "b" }] }));
+        assert_eq!(
+            params(request),
+            json!({ "requestId": "r", "headers": [{ "name": "A", "value": "b" }] })
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Whether a page has settled: its network is quiet, and its main thread no longer adds to the document.
+//! Whether a page has settled: its network is quiet, and its main thread no longer adds to the
+//! document.
 //!
-//! A quiet network alone says little on a busy machine, because a script that has had no processor time makes no
-//! requests.
+//! A quiet network alone says little on a busy machine, because a script that has had no processor
+//! time makes no requests.
 //!
 //! Must not know: the connection to the browser.
 
@@ -50,7 +51,8 @@ impl Look {
         self.visible > 0
     }
 
-    /// Returns whether the page has so little visible text that a frame of it may be all that has come.
+    /// Returns whether the page has so little visible text that a frame of it may be all that has
+    /// come.
     pub(super) fn is_short(&self) -> bool {
         self.visible < SHORT
     }
@@ -66,7 +68,8 @@ impl Look {
     }
 }
 
-/// The wait for a page that has nothing to read yet: until it shows something else, and goes on to show that.
+/// The wait for a page that has nothing to read yet: until it shows something else, and goes on to
+/// show that.
 #[derive(Debug)]
 pub(super) struct ChangeCheck {
     last: Look,
@@ -80,7 +83,8 @@ impl ChangeCheck {
         Self { last, changed: None }
     }
 
-    /// Records a look, and returns whether the page has changed and has shown the same for `quiet` since.
+    /// Records a look, and returns whether the page has changed and has shown the same for `quiet`
+    /// since.
     pub(super) fn has_changed(&mut self, look: Look, quiet: Duration, now: Instant) -> bool {
         let is_same = look.shows_same(&self.last);
         self.last = look;
@@ -105,7 +109,8 @@ impl SettleCheck {
             return true;
         }
         let is_same = before.is_none_or(|before| look.shows_same(&before));
-        // The first look has nothing to compare with. If the main thread was free, nothing waits to run.
+        // The first look has nothing to compare with. If the main thread was free, nothing waits to
+        // run.
         is_same && look.took <= BUSY_LOOK
     }
 }
@@ -122,7 +127,8 @@ mod tests {
     fn a_change_counts_once_the_page_goes_on_to_show_it() {
         let (start, quiet) = (Instant::now(), Duration::from_millis(500));
         let mut check = ChangeCheck::new(look("4 10 101"));
-        let mut at = |ms, shown| check.has_changed(look(shown), quiet, start + Duration::from_millis(ms));
+        let mut at =
+            |ms, shown| check.has_changed(look(shown), quiet, start + Duration::from_millis(ms));
         assert!(!at(900, "4 12 101"), "a clock ticks");
         assert!(!at(1_000, "5 400 101"));
         assert!(!at(1_400, "5 900 101"), "it grows");
@@ -151,7 +157,8 @@ mod tests {
     fn a_page_that_never_stops_changing_is_read_at_last() {
         let mut page = SettleCheck::default();
         page.has_settled(look("4 10 900"));
-        let looks = (0..20).take_while(|n| !page.has_settled(look(&format!("{} 10 101", 5 + n)))).count();
+        let looks =
+            (0..20).take_while(|n| !page.has_settled(look(&format!("{} 10 101", 5 + n)))).count();
         assert_eq!(looks, MAX_LOOKS as usize - 2);
         assert_eq!((Look::parse(""), Look::parse("1 x 3")), (None, None));
     }

@@ -1,10 +1,10 @@
 //! Whether a browser that this process has started got no processor time, or its page only waits.
 //!
-//! A page can wait without end and use no processor time, for a request that holds its main thread. That is the page's
-//! own doing. A browser without processor time has threads that want to run.
+//! A page can wait without end and use no processor time, for a request that holds its main thread.
+//! That is the page's own doing. A browser without processor time has threads that want to run.
 //!
-//! Invariants: a page cannot bring about the answer "starved": its own work uses processor time. What the system does
-//! not tell counts as not starved.
+//! Invariants: a page cannot bring about the answer "starved": its own work uses processor time.
+//! What the system does not tell counts as not starved.
 //!
 //! Must not know: the connection to the browser.
 
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 /// The share of processor time below which a browser was starved rather than busy.
 const STARVED_SHARE: f64 = 0.2;
-/// The share of the time for which the main thread of a starved process was ready to run and did not.
+/// The share of the time for which the main thread of a starved process was ready to run and did
+/// not.
 const READY_SHARE: f64 = 0.5;
 
 /// The processor times of a browser's processes at one moment.
@@ -39,13 +40,18 @@ impl ProcessorTimes {
         times
     }
 
-    /// Returns whether the browser was starved since `before`, when its page did not respond for `waited`.
+    /// Returns whether the browser was starved since `before`, when its page did not respond for
+    /// `waited`.
     pub(super) fn is_starved_since(&self, before: &Self, waited: Duration) -> bool {
         let share = |part: Duration| part.as_secs_f64() / waited.as_secs_f64();
-        if waited < Duration::from_secs(1) || share(self.used.saturating_sub(before.used)) >= STARVED_SHARE {
+        if waited < Duration::from_secs(1)
+            || share(self.used.saturating_sub(before.used)) >= STARVED_SHARE
+        {
             return false;
         }
-        let since = |(id, now): (&u32, &Duration)| now.saturating_sub(before.ready.get(id).copied().unwrap_or(*now));
+        let since = |(id, now): (&u32, &Duration)| {
+            now.saturating_sub(before.ready.get(id).copied().unwrap_or(*now))
+        };
         self.is_held || self.ready.iter().map(since).any(|ready| share(ready) >= READY_SHARE)
     }
 }
@@ -57,8 +63,8 @@ fn ready_time(id: u32) -> Option<Duration> {
     times.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
-/// Returns whether the main thread of a process is stopped, or in a wait that nothing interrupts, as for memory that was
-/// written to disk.
+/// Returns whether the main thread of a process is stopped, or in a wait that nothing interrupts,
+/// as for memory that was written to disk.
 #[cfg(target_os = "linux")]
 fn is_held(id: u32) -> bool {
     let Ok(state) = std::fs::read_to_string(format!("/proc/{id}/stat")) else { return false };
@@ -94,7 +100,10 @@ mod tests {
         assert!(!is_starved(times(400, &[(1, 1_100), (2, 90)], false)), "it waits for a request");
         assert!(!is_starved(times(9_000, &[(2, 9_000)], false)), "its own scripts keep it busy");
         assert!(!is_starved(times(400, &[], false)), "the system does not tell");
-        assert!(!is_starved(times(400, &[(3, 60_000)], false)), "a process that has begun meanwhile");
+        assert!(
+            !is_starved(times(400, &[(3, 60_000)], false)),
+            "a process that has begun meanwhile"
+        );
         let short = Duration::from_millis(500);
         assert!(!times(100, &[(1, 1_500)], false).is_starved_since(&before, short));
     }

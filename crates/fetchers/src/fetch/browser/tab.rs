@@ -1,10 +1,11 @@
-//! One fetch in one tab: an incognito context without cookies, a navigation, a wait, the document's text (or the received
-//! bytes), and the end of the tab.
+//! One fetch in one tab: an incognito context without cookies, a navigation, a wait, the document's
+//! text (or the received bytes), and the end of the tab.
 //!
-//! The page load state machine interprets the events; this file carries out its actions and moves the bytes.
+//! The page load state machine interprets the events; this file carries out its actions and moves
+//! the bytes.
 //!
-//! Invariants: every wait ends with the browser or is cut off by the caller's deadline. Dropping the future disposes of
-//! the tab.
+//! Invariants: every wait ends with the browser or is cut off by the caller's deadline. Dropping
+//! the future disposes of the tab.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -19,14 +20,17 @@ use super::cdp::{CallError, Cdp, Event};
 use super::context_pool::Context;
 use super::options::{BrowserSigning, SignatureScope};
 use super::protocol::{
-    AddScriptToEvaluateOnNewDocument, AttachToTarget, AuthChallengeResponse, BlockPattern, ClearDataForOrigin,
-    CloseTarget, Command, ContinueRequest, ContinueWithAuth, CreateIsolatedWorld, CreateTarget, EnableFetch,
-    EnableInspector, EnableNetwork, EnablePage, Evaluate, FailRequest, GetProcessInfo, HandleJavaScriptDialog,
-    HeaderEntry, Navigate, ReadStream, RequestPattern, SetBlockedUrls, SetBypassServiceWorker, SetUserAgentOverride,
+    AddScriptToEvaluateOnNewDocument, AttachToTarget, AuthChallengeResponse, BlockPattern,
+    ClearDataForOrigin, CloseTarget, Command, ContinueRequest, ContinueWithAuth,
+    CreateIsolatedWorld, CreateTarget, EnableFetch, EnableInspector, EnableNetwork, EnablePage,
+    Evaluate, FailRequest, GetProcessInfo, HandleJavaScriptDialog, HeaderEntry, Navigate,
+    ReadStream, RequestPattern, SetBlockedUrls, SetBypassServiceWorker, SetUserAgentOverride,
     TakeResponseBodyAsStream, TerminateExecution,
 };
 use crate::fetch::body::{Body, BodyCollector, BodyError};
-use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, OutgoingRequest, PageLoad};
+use crate::fetch::browser::page_load::{
+    Action, Document, Failure, LoadState, OutgoingRequest, PageLoad,
+};
 use crate::fetch::browser::settle::{self, ChangeCheck, Look, SettleCheck};
 use crate::fetch::browser::starvation::ProcessorTimes;
 use crate::fetch::host_headers::HostHeaders;
@@ -64,7 +68,8 @@ pub(super) struct Identity {
     pub(super) signing: Option<BrowserSigning>,
     /// Headers of requests to some hosts.
     pub(super) host_headers: HostHeaders,
-    /// Whether this process started the browser, so that the ids of its processes are those of this machine.
+    /// Whether this process started the browser, so that the ids of its processes are those of this
+    /// machine.
     pub(super) is_child: bool,
 }
 
@@ -72,8 +77,8 @@ pub(super) struct Identity {
 pub(super) struct LoadedPage {
     pub(super) document: Document,
     pub(super) body: Body,
-    /// Original encoding, if the body is the document's text and that encoding is not UTF-8. The body is always in
-    /// UTF-8.
+    /// Original encoding, if the body is the document's text and that encoding is not UTF-8. The
+    /// body is always in UTF-8.
     pub(super) original_encoding: Option<String>,
 }
 
@@ -99,8 +104,8 @@ impl Drop for Tab {
 }
 
 impl Tab {
-    /// Opens a tab in a separate context and configures it. All its requests go to `proxy` if there is one. `reused` is a
-    /// context that has loaded other pages of the origin.
+    /// Opens a tab in a separate context and configures it. All its requests go to `proxy` if there
+    /// is one. `reused` is a context that has loaded other pages of the origin.
     pub(super) async fn open(
         cdp: &Cdp,
         (proxy, is_filtered): (&FilteringProxy, bool),
@@ -124,7 +129,17 @@ impl Tab {
         let signer = identity.signing.as_ref().map(|signing| signing.signer.clone());
         let (host_headers, is_child) = (identity.host_headers.clone(), identity.is_child);
         let (cdp, context) = (cdp.clone(), Some(context));
-        let tab = Self { cdp, context, session, target, credentials, signer, host_headers, is_child, events };
+        let tab = Self {
+            cdp,
+            context,
+            session,
+            target,
+            credentials,
+            signer,
+            host_headers,
+            is_child,
+            events,
+        };
         for origin in tab.context.iter().flat_map(|context| &context.origins) {
             tab.set(ClearDataForOrigin { origin: origin.clone(), storage_types: "all" }).await?;
         }
@@ -140,26 +155,34 @@ impl Tab {
         Some(context)
     }
 
-    /// Configures the tab and waits for each reply: a page sends events only after its process received the command,
-    /// and processes reply in any order.
+    /// Configures the tab and waits for each reply: a page sends events only after its process
+    /// received the command, and processes reply in any order.
     async fn set_up(&self, identity: &Identity) -> Result<(), CallError> {
-        let documents =
-            |stage| RequestPattern { resource_type: Some("Document"), url_pattern: None, request_stage: stage };
-        // Chromium reports who requires a password only if it also pauses requests. The first request of a context is
-        // for a document; for all others it remembers the credentials for the proxy.
+        let documents = |stage| RequestPattern {
+            resource_type: Some("Document"),
+            url_pattern: None,
+            request_stage: stage,
+        };
+        // Chromium reports who requires a password only if it also pauses requests. The first
+        // request of a context is for a document; for all others it remembers the credentials for
+        // the proxy.
         let mut patterns = vec![documents("Request"), documents("Response")];
         patterns.extend(identity.signing.iter().flat_map(signed_patterns));
         patterns.extend(host_patterns(&identity.host_headers));
         let intercept = EnableFetch { patterns, handle_auth_requests: true };
         let user_agent = async {
             match &identity.user_agent {
-                Some(user_agent) => self.set(SetUserAgentOverride { user_agent: user_agent.clone() }).await,
+                Some(user_agent) => {
+                    self.set(SetUserAgentOverride { user_agent: user_agent.clone() }).await
+                }
                 None => Ok(()),
             }
         };
         let init_script = async {
             match &identity.init_script {
-                Some(script) => self.set(AddScriptToEvaluateOnNewDocument { source: script.clone() }).await,
+                Some(script) => {
+                    self.set(AddScriptToEvaluateOnNewDocument { source: script.clone() }).await
+                }
                 None => Ok(()),
             }
         };
@@ -174,7 +197,8 @@ impl Tab {
             user_agent,
             init_script,
         )?;
-        // The only request that Chromium makes itself. A Chromium without such patterns is not a failure.
+        // The only request that Chromium makes itself. A Chromium without such patterns is not a
+        // failure.
         let icon = BlockPattern { url_pattern: "*://*:*/favicon.ico", block: true };
         let _ = self.set(SetBlockedUrls { url_patterns: vec![icon] }).await;
         Ok(())
@@ -189,8 +213,13 @@ impl Tab {
         self.target.clone()
     }
 
-    /// Navigates and waits until the page is done, or is read as it is. Never returns if the server does not respond.
-    pub(super) async fn load(&mut self, load: &mut PageLoad, request: Request<'_>) -> Result<LoadedPage, Failure> {
+    /// Navigates and waits until the page is done, or is read as it is. Never returns if the server
+    /// does not respond.
+    pub(super) async fn load(
+        &mut self,
+        load: &mut PageLoad,
+        request: Request<'_>,
+    ) -> Result<LoadedPage, Failure> {
         let cdp = self.cdp.clone();
         let session = self.session.clone();
         let (url, limits) = (request.url.as_str(), request.limits);
@@ -233,7 +262,8 @@ impl Tab {
         }
     }
 
-    /// Takes the next step of reading a page whose network is quiet; none if there is more to wait for.
+    /// Takes the next step of reading a page whose network is quiet; none if there is more to wait
+    /// for.
     async fn read(
         &mut self,
         load: &mut PageLoad,
@@ -250,14 +280,19 @@ impl Tab {
                 *reading = Reading { replaced: reading.replaced + 1, ..Reading::default() };
                 Ok(None)
             }
-            Err(ReadError::DocumentReplaced) => Err(failure(ErrorKind::Timeout, "the page keeps changing")),
+            Err(ReadError::DocumentReplaced) => {
+                Err(failure(ErrorKind::Timeout, "the page keeps changing"))
+            }
             Err(ReadError::Failed(failure)) => Err(failure),
             Ok((body, original_encoding)) => {
-                let has_refresh =
-                    load.document().is_some_and(|document| header(&document.headers, "refresh").is_some());
+                let has_refresh = load
+                    .document()
+                    .is_some_and(|document| header(&document.headers, "refresh").is_some());
                 let shown = reading.settling.last().filter(|look| look.may_change() || has_refresh);
                 let has_time = Instant::now() < load.read_at_latest();
-                if let Some(shown) = shown.filter(|shown| has_time && is_unfinished(load, request, &body, shown)) {
+                if let Some(shown) =
+                    shown.filter(|shown| has_time && is_unfinished(load, request, &body, shown))
+                {
                     self.await_change(load, shown).await?;
                     *reading = Reading { replaced: reading.replaced, ..Reading::default() };
                     return Ok(None);
@@ -267,14 +302,17 @@ impl Tab {
         }
     }
 
-    /// Waits until a page with nothing to read shows something else, makes requests, or has no time left. Sockets, streams
-    /// of events and timers are waited for like this: their text shows, and nothing else of them does.
+    /// Waits until a page with nothing to read shows something else, makes requests, or has no time
+    /// left. Sockets, streams of events and timers are waited for like this: their text shows, and
+    /// nothing else of them does.
     async fn await_change(&mut self, load: &mut PageLoad, shown: Look) -> Result<(), Failure> {
         let mut check = ChangeCheck::new(shown);
         loop {
             let next_look = Instant::now() + LOOK_EVERY;
             while Instant::now() < next_look {
-                if load.state(Instant::now()) != LoadState::Ready || Instant::now() >= load.read_at_latest() {
+                if load.state(Instant::now()) != LoadState::Ready
+                    || Instant::now() >= load.read_at_latest()
+                {
                     return Ok(());
                 }
                 match tokio::time::timeout_at(until_instant(next_look), self.events.recv()).await {
@@ -293,12 +331,16 @@ impl Tab {
         }
     }
 
-    /// Waits until the page's main thread comes around, and returns whether the page can be read: it has settled, or its
-    /// time is over.
+    /// Waits until the page's main thread comes around, and returns whether the page can be read:
+    /// it has settled, or its time is over.
     ///
     /// # Errors
     /// A local fault if the time is over and the browser had no processor time.
-    async fn settle(&mut self, load: &mut PageLoad, settling: &mut SettleCheck) -> Result<bool, Failure> {
+    async fn settle(
+        &mut self,
+        load: &mut PageLoad,
+        settling: &mut SettleCheck,
+    ) -> Result<bool, Failure> {
         let until = load.read_at_latest();
         let begun = Instant::now();
         if begun >= until {
@@ -325,25 +367,30 @@ impl Tab {
         }
     }
 
-    /// Returns what the page shows once its main thread has come around; none if the document was replaced.
+    /// Returns what the page shows once its main thread has come around; none if the document was
+    /// replaced.
     async fn look(&mut self, load: &mut PageLoad) -> Result<Option<Look>, CallError> {
         let world = CreateIsolatedWorld { frame_id: self.target.clone() };
         let world = self.call(load, world).await?.execution_context_id;
         let expression = settle::LOOK.to_owned();
-        let look = Evaluate { expression, context_id: world, return_by_value: true, await_promise: true };
+        let look =
+            Evaluate { expression, context_id: world, return_by_value: true, await_promise: true };
         let shown = self.call(load, look).await?.result.value;
         Ok(shown.as_ref().and_then(serde_json::Value::as_str).and_then(Look::parse))
     }
 
-    /// Returns the processor times of the browser; none if it is not this process's own, or does not tell.
+    /// Returns the processor times of the browser; none if it is not this process's own, or does
+    /// not tell.
     async fn processor_times(&self) -> Option<ProcessorTimes> {
         if !self.is_child {
             return None;
         }
         let asked = self.cdp.call(None, GetProcessInfo {});
-        let processes = tokio::time::timeout(RESPONSE_TIMEOUT, asked).await.ok()?.ok()?.process_info;
+        let processes =
+            tokio::time::timeout(RESPONSE_TIMEOUT, asked).await.ok()?.ok()?.process_info;
         let used = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        let processes = processes.iter().filter_map(|of| Some((u32::try_from(of.id).ok()?, used(of.cpu_time))));
+        let processes =
+            processes.iter().filter_map(|of| Some((u32::try_from(of.id).ok()?, used(of.cpu_time))));
         Some(ProcessorTimes::read(processes))
     }
 
@@ -356,8 +403,12 @@ impl Tab {
         }
         match action {
             Action::None => {}
-            Action::Continue(request_id) => self.send(ContinueRequest { request_id, headers: None }),
-            Action::Cancel(request_id) => self.send(FailRequest { request_id, error_reason: "Aborted" }),
+            Action::Continue(request_id) => {
+                self.send(ContinueRequest { request_id, headers: None })
+            }
+            Action::Cancel(request_id) => {
+                self.send(FailRequest { request_id, error_reason: "Aborted" })
+            }
             Action::AddHeaders(request) => {
                 if let Err(why) = self.add_headers(request) {
                     load.cannot_sign(why);
@@ -375,30 +426,40 @@ impl Tab {
         }
     }
 
-    /// Continues a request with a signature, if it is one that is signed, and with the headers of its host.
+    /// Continues a request with a signature, if it is one that is signed, and with the headers of
+    /// its host.
     ///
     /// # Errors
     /// The reason why nothing can be signed now. The request stays paused.
     fn add_headers(&self, request: OutgoingRequest) -> Result<(), String> {
-        let OutgoingRequest { id: request_id, method, url, headers, is_signed, gets_host_headers } = request;
+        let OutgoingRequest { id: request_id, method, url, headers, is_signed, gets_host_headers } =
+            request;
         let given = self.host_headers.for_url(&url).filter(|_| gets_host_headers);
         let has_signature = given.is_some_and(|given| given.contains_key(SIGNATURE));
         let signer = self.signer.as_ref().filter(|_| is_signed && !has_signature);
-        let signature = signer.map(|signer| signer.sign(&method, &url, None)).transpose()?.flatten();
-        let entry = |name: &str, value: &str| HeaderEntry { name: name.into(), value: value.into() };
+        let signature =
+            signer.map(|signer| signer.sign(&method, &url, None)).transpose()?.flatten();
+        let entry =
+            |name: &str, value: &str| HeaderEntry { name: name.into(), value: value.into() };
         let signed = signature.iter().flat_map(|signature| signature.headers());
         let mut added: Vec<HeaderEntry> = signed.map(|(name, value)| entry(name, value)).collect();
         let given = given.into_iter().flatten();
-        added.extend(given.filter_map(|(name, value)| Some(entry(name.as_str(), value.to_str().ok()?))));
+        added.extend(
+            given.filter_map(|(name, value)| Some(entry(name.as_str(), value.to_str().ok()?))),
+        );
         let plain = ContinueRequest { request_id, headers: None };
         if added.is_empty() {
             self.send(plain);
             return Ok(());
         }
         // Scripts of the page can set headers too.
-        let is_own = |header: &Header| added.iter().all(|added| !header.name.eq_ignore_ascii_case(&added.name));
-        let own =
-            headers.into_iter().filter(is_own).map(|header| HeaderEntry { name: header.name, value: header.value });
+        let is_own = |header: &Header| {
+            added.iter().all(|added| !header.name.eq_ignore_ascii_case(&added.name))
+        };
+        let own = headers
+            .into_iter()
+            .filter(is_own)
+            .map(|header| HeaderEntry { name: header.name, value: header.value });
         let headers = own.collect::<Vec<_>>().into_iter().chain(added).collect();
         let with_headers = ContinueRequest { headers: Some(headers), ..plain.clone() };
         let (cdp, session) = (self.cdp.clone(), self.session.clone());
@@ -412,8 +473,14 @@ impl Tab {
     }
 
     /// Reads the bytes behind a paused request (content-decoded).
-    async fn read_raw(&mut self, load: &mut PageLoad, request: &str, limits: &Limits) -> Result<LoadedPage, Failure> {
-        let stream = self.call(load, TakeResponseBodyAsStream { request_id: request.to_owned() }).await;
+    async fn read_raw(
+        &mut self,
+        load: &mut PageLoad,
+        request: &str,
+        limits: &Limits,
+    ) -> Result<LoadedPage, Failure> {
+        let stream =
+            self.call(load, TakeResponseBodyAsStream { request_id: request.to_owned() }).await;
         let stream = stream.map_err(|error| call_failure(&error))?.stream;
         let mut collector = BodyCollector::new(limits);
         let mut truncated = false;
@@ -429,7 +496,9 @@ impl Tab {
                 Err(error) => return Err(call_failure(&error)),
             };
             let data = if chunk.base64_encoded == Some(true) {
-                STANDARD.decode(&chunk.data).map_err(|e| failure(ErrorKind::NetworkError, &e.to_string()))?
+                STANDARD
+                    .decode(&chunk.data)
+                    .map_err(|e| failure(ErrorKind::NetworkError, &e.to_string()))?
             } else {
                 chunk.data.into_bytes()
             };
@@ -441,7 +510,8 @@ impl Tab {
         let body = collector.finish().await.map_err(body_failure)?;
         let mut loaded = loaded(load, body, None)?;
         // Chromium does not report that a body broke off.
-        let short = loaded.document.announced().is_some_and(|announced| announced > loaded.body.len());
+        let short =
+            loaded.document.announced().is_some_and(|announced| announced > loaded.body.len());
         loaded.document.truncated |= truncated || short;
         Ok(loaded)
     }
@@ -458,9 +528,15 @@ impl Tab {
             let (return_by_value, await_promise) = (true, false);
             Evaluate { expression, context_id: world, return_by_value, await_promise }
         };
-        let summary = self.call_busy(load, evaluate(SERIALIZE.to_owned()), SERIALIZE_TIMEOUT).await?.result.value;
+        let summary = self
+            .call_busy(load, evaluate(SERIALIZE.to_owned()), SERIALIZE_TIMEOUT)
+            .await?
+            .result
+            .value;
         let summary = summary.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
-        let Some((units, encoding)) = summary.split_once(' ') else { return Err(ReadError::DocumentReplaced) };
+        let Some((units, encoding)) = summary.split_once(' ') else {
+            return Err(ReadError::DocumentReplaced);
+        };
         let units: usize = units.parse().map_err(|_| ReadError::DocumentReplaced)?;
         if units as u64 > limits.max_body {
             let message = format!("the document is longer than {} bytes", limits.max_body);
@@ -468,10 +544,14 @@ impl Tab {
             return Err(ReadError::Failed(Failure::past(limit, ErrorKind::TooLarge, message)));
         }
         let mut collector = BodyCollector::new(limits);
-        let original_encoding = (!encoding.eq_ignore_ascii_case("utf-8")).then(|| encoding.to_owned());
+        let original_encoding =
+            (!encoding.eq_ignore_ascii_case("utf-8")).then(|| encoding.to_owned());
         if original_encoding.is_some() {
             // The text declares another encoding than it now has; a byte order mark overrides that.
-            collector.push(b"\xef\xbb\xbf").await.map_err(|e| ReadError::Failed(body_failure(e)))?;
+            collector
+                .push(b"\xef\xbb\xbf")
+                .await
+                .map_err(|e| ReadError::Failed(body_failure(e)))?;
         }
         let mut at = 0;
         while at < units {
@@ -487,13 +567,17 @@ impl Tab {
                 return Err(ReadError::DocumentReplaced);
             }
             at += text.encode_utf16().count();
-            collector.push(text.as_bytes()).await.map_err(|e| ReadError::Failed(body_failure(e)))?;
+            collector
+                .push(text.as_bytes())
+                .await
+                .map_err(|e| ReadError::Failed(body_failure(e)))?;
         }
         let body = collector.finish().await.map_err(|e| ReadError::Failed(body_failure(e)))?;
         Ok((body, original_encoding))
     }
 
-    /// Sends a command to a page that may be busy with its own script forever: after a while that script is stopped.
+    /// Sends a command to a page that may be busy with its own script forever: after a while that
+    /// script is stopped.
     async fn call_busy<C: Command + Clone>(
         &mut self,
         load: &mut PageLoad,
@@ -518,8 +602,13 @@ impl Tab {
         }
     }
 
-    /// Sends a command and processes events until its reply arrives: an open dialog would otherwise block it.
-    async fn call<C: Command>(&mut self, load: &mut PageLoad, command: C) -> Result<C::Response, CallError> {
+    /// Sends a command and processes events until its reply arrives: an open dialog would otherwise
+    /// block it.
+    async fn call<C: Command>(
+        &mut self,
+        load: &mut PageLoad,
+        command: C,
+    ) -> Result<C::Response, CallError> {
         let cdp = self.cdp.clone();
         let session = self.session.clone();
         let mut answer = Box::pin(async move { cdp.call(Some(&session), command).await });
@@ -551,7 +640,10 @@ fn signed_patterns(signing: &BrowserSigning) -> Vec<RequestPattern> {
 
 /// Returns the requests that are paused besides documents, to get the headers of their host.
 fn host_patterns(headers: &HostHeaders) -> impl Iterator<Item = RequestPattern> {
-    headers.hosts().flat_map(|host| [format!("https://{host}/*"), format!("https://{host}:*")]).map(outgoing)
+    headers
+        .hosts()
+        .flat_map(|host| [format!("https://{host}/*"), format!("https://{host}:*")])
+        .map(outgoing)
 }
 
 /// Returns the pattern for requests to URLs, before they go out.
@@ -561,7 +653,10 @@ fn outgoing(urls: impl Into<Cow<'static, str>>) -> RequestPattern {
 
 fn header_map(headers: &[Header]) -> HeaderMap {
     let headers = headers.iter().filter_map(|header| {
-        Some((HeaderName::try_from(&*header.name).ok()?, HeaderValue::from_str(&header.value).ok()?))
+        Some((
+            HeaderName::try_from(&*header.name).ok()?,
+            HeaderValue::from_str(&header.value).ok()?,
+        ))
     });
     headers.collect()
 }
@@ -575,12 +670,15 @@ struct Reading {
     replaced: u32,
 }
 
-/// Returns whether a page has nothing to read yet, or a few words and a socket that may bring the rest.
+/// Returns whether a page has nothing to read yet, or a few words and a socket that may bring the
+/// rest.
 fn is_unfinished(load: &PageLoad, request: Request<'_>, body: &Body, shown: &Look) -> bool {
     if load.has_open_socket() && shown.is_short() {
         return true;
     }
-    let (Some(judge), Some(document)) = (request.judge, load.document()) else { return !shown.has_text() };
+    let (Some(judge), Some(document)) = (request.judge, load.document()) else {
+        return !shown.has_text();
+    };
     let Some(status) = document.status else { return false };
     judge.is_unfinished(&Page {
         url: Some(request.url.as_str()),
@@ -598,7 +696,11 @@ enum ReadError {
     Failed(Failure),
 }
 
-fn loaded(load: &PageLoad, body: Body, original_encoding: Option<String>) -> Result<LoadedPage, Failure> {
+fn loaded(
+    load: &PageLoad,
+    body: Body,
+    original_encoding: Option<String>,
+) -> Result<LoadedPage, Failure> {
     match load.document() {
         Some(document) => Ok(LoadedPage { document, body, original_encoding }),
         None => Err(failure(ErrorKind::NetworkError, "the page has no document")),
@@ -625,9 +727,13 @@ pub(super) fn call_failure(error: &CallError) -> Failure {
 
 fn body_failure(error: BodyError) -> Failure {
     match error {
-        BodyError::TooLarge { limit } => Failure::past(LimitMet::Body(limit), ErrorKind::TooLarge, error.to_string()),
+        BodyError::TooLarge { limit } => {
+            Failure::past(LimitMet::Body(limit), ErrorKind::TooLarge, error.to_string())
+        }
         // The disk is local.
-        BodyError::Io(_) => Failure { local: true, ..Failure::new(ErrorKind::NetworkError, error.to_string()) },
+        BodyError::Io(_) => {
+            Failure { local: true, ..Failure::new(ErrorKind::NetworkError, error.to_string()) }
+        }
     }
 }
 

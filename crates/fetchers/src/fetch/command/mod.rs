@@ -1,12 +1,12 @@
 //! [`CommandFetcher`]: a fetcher that is another program, with JSON lines as its protocol
 //! (`docs/guides/command-fetcher.md`).
 //!
-//! One child serves concurrent requests, distinguished by `id`. It starts at the first request, and again after it
-//! died.
+//! One child serves concurrent requests, distinguished by `id`. It starts at the first request, and
+//! again after it died.
 //!
-//! Invariants: whatever the child writes, a request ends by its deadline, in bounded memory, with a response or with an
-//! error that names the program. The child dials itself, so only the address before it gets the URL and the final URL
-//! that it reports can be checked.
+//! Invariants: whatever the child writes, a request ends by its deadline, in bounded memory, with a
+//! response or with an error that names the program. The child dials itself, so only the address
+//! before it gets the URL and the final URL that it reports can be checked.
 
 mod options;
 mod process;
@@ -35,7 +35,8 @@ pub use process::CommandError;
 /// Bytes per read of a body in a file.
 const COPY_CHUNK: usize = 256 << 10;
 
-/// A fetcher that sends requests to another program. See the [module](self) and `docs/guides/command-fetcher.md`.
+/// A fetcher that sends requests to another program. See the [module](self) and
+/// `docs/guides/command-fetcher.md`.
 ///
 /// Dropping it ends the child; [`CommandFetcher::close`] also waits for the end.
 pub struct CommandFetcher {
@@ -47,16 +48,22 @@ pub struct CommandFetcher {
 }
 
 impl CommandFetcher {
-    /// Returns a fetcher that uses the program of `options` for the hosts that `dialer`'s guard allows. Starts nothing
-    /// yet.
+    /// Returns a fetcher that uses the program of `options` for the hosts that `dialer`'s guard
+    /// allows. Starts nothing yet.
     pub fn new(options: CommandOptions, dialer: Dialer) -> Self {
         let options = Arc::new(options);
         let slots = Semaphore::new(options.max_in_flight.max(1));
-        Self { supervisor: Mutex::new(Supervisor::new(Arc::clone(&options))), options, dialer, signer: None, slots }
+        Self {
+            supervisor: Mutex::new(Supervisor::new(Arc::clone(&options))),
+            options,
+            dialer,
+            signer: None,
+            slots,
+        }
     }
 
-    /// Makes each request carry the headers of a signature by `signer`. The program adds them to its first request. It
-    /// signs no redirect: a signature is for one URL.
+    /// Makes each request carry the headers of a signature by `signer`. The program adds them to
+    /// its first request. It signs no redirect: a signature is for one URL.
     #[must_use]
     pub fn signer(mut self, signer: impl Into<RequestSigner>) -> Self {
         self.signer = Some(signer.into());
@@ -81,8 +88,8 @@ impl CommandFetcher {
         self.supervisor.lock().await.pid()
     }
 
-    /// Closes the child's standard input and waits for its end; kills it after a short time. Pending and later fetches
-    /// fail.
+    /// Closes the child's standard input and waits for its end; kills it after a short time.
+    /// Pending and later fetches fail.
     pub async fn close(&self) {
         self.slots.close();
         let running = self.supervisor.lock().await.close();
@@ -92,7 +99,13 @@ impl CommandFetcher {
     }
 
     async fn fetch_page(&self, request: Request<'_>) -> Result<Response, FetchError> {
-        let closed = |_| FetchError::new(ErrorKind::NetworkError, CommandError::Closed.to_string(), Duration::ZERO);
+        let closed = |_| {
+            FetchError::new(
+                ErrorKind::NetworkError,
+                CommandError::Closed.to_string(),
+                Duration::ZERO,
+            )
+        };
         let _slot = self.slots.acquire().await.map_err(closed)?;
         let started = Instant::now();
         let deadline = request.limits.deadline;
@@ -100,29 +113,45 @@ impl CommandFetcher {
             Ok(Ok(response)) => Ok(Response { duration: started.elapsed(), ..response }),
             Ok(Err(error)) => Err(FetchError { duration: started.elapsed(), ..error }),
             Err(_) => {
-                let message = format!("no response from {} within {} ms", self.program(), deadline.as_millis());
+                let message = format!(
+                    "no response from {} within {} ms",
+                    self.program(),
+                    deadline.as_millis()
+                );
                 let error = FetchError::new(ErrorKind::Timeout, message, started.elapsed());
                 Err(FetchError { limit: Some(LimitMet::Deadline(deadline)), ..error })
             }
         }
     }
 
-    async fn request_page(&self, request: Request<'_>, started: Instant) -> Result<Response, FetchError> {
+    async fn request_page(
+        &self,
+        request: Request<'_>,
+        started: Instant,
+    ) -> Result<Response, FetchError> {
         self.check(request.url).await?;
         let running = self.running(started + request.limits.deadline).await?;
         let url = request.url.as_str();
         let signature = self.signer.as_ref().map(|signer| signer.headers(request.url)).transpose();
-        let signature = signature.map_err(|why| FetchError::unsigned(why, started.elapsed()))?.flatten();
+        let signature =
+            signature.map_err(|why| FetchError::unsigned(why, started.elapsed()))?.flatten();
         let mut pending = running
             .send(|id| wire::request_line(id, url, request.limits, signature.as_ref()))
             .map_err(|e| error(ErrorKind::NetworkError, e))?;
         let message = match pending.reply().await {
             Ok(Reply::Response(message)) => message,
             Ok(Reply::Error { kind, message, status, headers }) => {
-                return Err(FetchError { status, headers, ..self.reported_error(&kind, &message, request.limits) });
+                return Err(FetchError {
+                    status,
+                    headers,
+                    ..self.reported_error(&kind, &message, request.limits)
+                });
             }
             Ok(Reply::Invalid(why)) => {
-                return Err(error(ErrorKind::NetworkError, format!("invalid response from {}: {why}", self.program())));
+                return Err(error(
+                    ErrorKind::NetworkError,
+                    format!("invalid response from {}: {why}", self.program()),
+                ));
             }
             Err(ReplyError::LineTooLong(len)) => {
                 let message = format!(
@@ -156,14 +185,18 @@ impl CommandFetcher {
         }
     }
 
-    /// Refuses addresses that may not be dialled before the child gets the URL. The child looks the name up again: a
-    /// changing DNS answer gets past this check, and only the child (or the network around it) can prevent that.
+    /// Refuses addresses that may not be dialled before the child gets the URL. The child looks the
+    /// name up again: a changing DNS answer gets past this check, and only the child (or the
+    /// network around it) can prevent that.
     async fn check(&self, url: &Url) -> Result<(), FetchError> {
         let host = match (url.scheme(), url.host_str()) {
             ("http" | "https", Some(host)) if !host.is_empty() => host,
             _ => return Err(error(ErrorKind::InvalidUrl, "not an http or https URL with a host")),
         };
-        self.dialer.check(host).await.map_err(|why| FetchError { local: why.is_local(), ..error(why.kind(), why) })
+        self.dialer
+            .check(host)
+            .await
+            .map_err(|why| FetchError { local: why.is_local(), ..error(why.kind(), why) })
     }
 
     async fn to_response(
@@ -189,7 +222,9 @@ impl CommandFetcher {
             }
         };
         match result {
-            Ok(body) => Ok(Response { truncated, ..Response::new(status, headers, body, final_url) }),
+            Ok(body) => {
+                Ok(Response { truncated, ..Response::new(status, headers, body, final_url) })
+            }
             Err(why) => Err(FetchError { status: Some(status), headers, ..why }),
         }
     }
@@ -197,8 +232,11 @@ impl CommandFetcher {
     /// Checks the final URL that the child reports: a redirect may lead into a closed network.
     async fn final_url(&self, requested: &Url, text: &str) -> Result<Url, FetchError> {
         let url = Url::parse(text).map_err(|why| {
-            let message =
-                format!("invalid final URL from {} ({why}): {}", self.program(), wire::excerpt(text.as_bytes()));
+            let message = format!(
+                "invalid final URL from {} ({why}): {}",
+                self.program(),
+                wire::excerpt(text.as_bytes())
+            );
             error(ErrorKind::NetworkError, message)
         })?;
         if url.host() != requested.host() || url.scheme() != requested.scheme() {
@@ -207,10 +245,18 @@ impl CommandFetcher {
         Ok(url)
     }
 
-    async fn read_file(&self, named: &str, running: &ChildProcess, limits: &Limits) -> Result<Body, FetchError> {
+    async fn read_file(
+        &self,
+        named: &str,
+        running: &ChildProcess,
+        limits: &Limits,
+    ) -> Result<Body, FetchError> {
         let broken = |why: std::io::Error| {
-            let message =
-                format!("cannot read the body of {} at {}: {why}", self.program(), wire::excerpt(named.as_bytes()));
+            let message = format!(
+                "cannot read the body of {} at {}: {why}",
+                self.program(),
+                wire::excerpt(named.as_bytes())
+            );
             FetchError { local: is_local_fault(&why), ..error(ErrorKind::NetworkError, message) }
         };
         let (scratch, name) = (running.scratch().to_owned(), named.to_owned());
@@ -234,14 +280,23 @@ impl CommandFetcher {
     fn reported_error(&self, kind: &str, message: &str, limits: &Limits) -> FetchError {
         let message: String = message.chars().take(1000).collect();
         match ErrorKind::from_name(kind) {
-            Some(known @ ErrorKind::RedirectLoop) => past(LimitMet::Redirects(limits.max_redirects), known, message),
-            Some(known @ ErrorKind::TooLarge) => past(LimitMet::Body(limits.max_body), known, message),
-            Some(known @ ErrorKind::Timeout) => past(LimitMet::Deadline(limits.deadline), known, message),
+            Some(known @ ErrorKind::RedirectLoop) => {
+                past(LimitMet::Redirects(limits.max_redirects), known, message)
+            }
+            Some(known @ ErrorKind::TooLarge) => {
+                past(LimitMet::Body(limits.max_body), known, message)
+            }
+            Some(known @ ErrorKind::Timeout) => {
+                past(LimitMet::Deadline(limits.deadline), known, message)
+            }
             Some(ErrorKind::LocalFault) => FetchError::local(message, Duration::ZERO),
             Some(known) => error(known, message),
             None => {
                 let kind: String = kind.chars().take(100).collect();
-                let text = format!("{} reported an error of the unknown kind {kind:?}: {message}", self.program());
+                let text = format!(
+                    "{} reported an error of the unknown kind {kind:?}: {message}",
+                    self.program()
+                );
                 error(ErrorKind::NetworkError, text)
             }
         }

@@ -15,12 +15,13 @@ pub struct CommandOptions {
     pub argv: Vec<OsString>,
     /// Whether the program runs a page's scripts.
     pub renders: bool,
-    /// Maximum number of concurrent requests to the child; further ones wait, and that wait does not count against
-    /// their deadline.
+    /// Maximum number of concurrent requests to the child; further ones wait, and that wait does
+    /// not count against their deadline.
     pub max_in_flight: usize,
     /// Maximum bytes of one line of the child. A longer body uses `body_path`.
     pub max_line: usize,
-    /// Pause before a dead child is started again; doubled each time it dies without a response, up to one minute.
+    /// Pause before a dead child is started again; doubled each time it dies without a response, up
+    /// to one minute.
     pub backoff: Duration,
     /// Working directory of the child; `None` inherits ours.
     pub current_dir: Option<PathBuf>,
@@ -29,8 +30,12 @@ pub struct CommandOptions {
 }
 
 impl CommandOptions {
-    /// Returns the options for a program under `name` that does not render pages and takes 8 concurrent requests.
-    pub fn new(name: impl Into<String>, argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+    /// Returns the options for a program under `name` that does not render pages and takes 8
+    /// concurrent requests.
+    pub fn new(
+        name: impl Into<String>,
+        argv: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Self {
         Self {
             name: name.into(),
             argv: argv.into_iter().map(Into::into).collect(),

@@ -1,7 +1,7 @@
 //! The child process: started on demand, served by two tasks, restarted after it died.
 //!
-//! One task writes requests; another reads replies and passes each one to the request that waits for it. Neither waits
-//! for the other, so a child that writes before it reads blocks nothing.
+//! One task writes requests; another reads replies and passes each one to the request that waits
+//! for it. Neither waits for the other, so a child that writes before it reads blocks nothing.
 //!
 //! Must not know: what a page is.
 
@@ -45,7 +45,8 @@ pub enum CommandError {
         /// Reason of the failure.
         reason: String,
     },
-    /// This machine lacked a resource that the program needs: a process, a descriptor, a folder for bodies.
+    /// This machine lacked a resource that the program needs: a process, a descriptor, a folder for
+    /// bodies.
     #[error("cannot start '{program}' now: {reason}")]
     Local {
         /// Configured program.
@@ -116,7 +117,8 @@ impl Supervisor {
         Self { options, running: None, deaths: 0, paused_until: None, closed: false }
     }
 
-    /// Returns the running child, or starts a new one; [`CommandError::Resting`] during the pause after a death.
+    /// Returns the running child, or starts a new one; [`CommandError::Resting`] during the pause
+    /// after a death.
     pub(super) fn running(&mut self) -> Result<Arc<ChildProcess>, CommandError> {
         if self.closed {
             return Err(CommandError::Closed);
@@ -125,7 +127,11 @@ impl Supervisor {
             let Some(death) = running.death() else { return Ok(Arc::clone(running)) };
             let now = Instant::now();
             let until = *self.paused_until.get_or_insert_with(|| {
-                self.deaths = if running.answered.load(Ordering::Relaxed) { 0 } else { self.deaths.saturating_add(1) };
+                self.deaths = if running.answered.load(Ordering::Relaxed) {
+                    0
+                } else {
+                    self.deaths.saturating_add(1)
+                };
                 let factor = 2_u32.saturating_pow(self.deaths.saturating_sub(1).min(16));
                 now + self.options.backoff.saturating_mul(factor).min(MAX_BACKOFF)
             });
@@ -168,7 +174,9 @@ impl Drop for Supervisor {
 
 impl ChildProcess {
     fn start(options: &Arc<CommandOptions>) -> Result<Arc<Self>, CommandError> {
-        let Some((name, arguments)) = options.argv.split_first() else { return Err(CommandError::NoProgram) };
+        let Some((name, arguments)) = options.argv.split_first() else {
+            return Err(CommandError::NoProgram);
+        };
         let local = |what: &str, error: &io::Error| CommandError::Local {
             program: program(options),
             reason: format!("{what}: {error}"),
@@ -195,7 +203,8 @@ impl ChildProcess {
         })?;
         let tail = StderrTail::default();
         let child = group.child();
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (lines, outgoing) = mpsc::unbounded_channel();
         let running = Arc::new(Self {
             lines,
@@ -235,14 +244,18 @@ impl ChildProcess {
         self.scratch.path()
     }
 
-    /// Sends the line that `line_of` makes of a new id. The returned value waits for the reply, and cancels the request
-    /// when it is dropped.
-    pub(super) fn send(self: &Arc<Self>, line_of: impl FnOnce(u64) -> Vec<u8>) -> Result<PendingReply, CommandError> {
+    /// Sends the line that `line_of` makes of a new id. The returned value waits for the reply, and
+    /// cancels the request when it is dropped.
+    pub(super) fn send(
+        self: &Arc<Self>,
+        line_of: impl FnOnce(u64) -> Vec<u8>,
+    ) -> Result<PendingReply, CommandError> {
         // Relaxed: ids only have to differ.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, reply) = oneshot::channel();
         {
-            // Under the lock, so a child that dies now either sees this request or has recorded its death.
+            // Under the lock, so a child that dies now either sees this request or has recorded its
+            // death.
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(death) = self.death() {
                 return Err(death);
@@ -305,8 +318,13 @@ impl Drop for PendingReply {
     }
 }
 
-/// Writes lines until all senders are gone or the child stops reading. Its end closes the child's standard input.
-async fn write(mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>>, stop: CancellationToken) {
+/// Writes lines until all senders are gone or the child stops reading. Its end closes the child's
+/// standard input.
+async fn write(
+    mut stdin: ChildStdin,
+    mut lines: mpsc::UnboundedReceiver<Vec<u8>>,
+    stop: CancellationToken,
+) {
     let work = async {
         while let Some(line) = lines.recv().await {
             if stdin.write_all(&line).await.is_err() || stdin.flush().await.is_err() {
@@ -336,10 +354,13 @@ async fn supervise(
         // It still runs, but is no longer trusted.
         Some(what) => format!("{what}{}", tail.summary(STDERR_LINES)),
         None => {
-            // Its output ended; its exit status and the end of its standard error are about to arrive.
+            // Its output ended; its exit status and the end of its standard error are about to
+            // arrive.
             let status = group.wait(MAX_CLOSE).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
-            let how = status.map_or("closed its standard output".to_owned(), |status| format!("ended ({status})"));
+            let how = status.map_or("closed its standard output".to_owned(), |status| {
+                format!("ended ({status})")
+            });
             format!("{how}{}", tail.summary(STDERR_LINES))
         }
     };
@@ -362,7 +383,11 @@ async fn read(running: &ChildProcess, stdout: ChildStdout, max_line: usize) -> O
         if len > line.len() as u64 {
             match wire::id_of_beginning(&line) {
                 Some(id) => running.deliver(id, Err(ReplyError::LineTooLong(len))),
-                None => return Some(format!("wrote a line of {len} bytes without an id at its beginning")),
+                None => {
+                    return Some(format!(
+                        "wrote a line of {len} bytes without an id at its beginning"
+                    ));
+                }
             }
         } else if line.iter().all(u8::is_ascii_whitespace) {
             continue;
@@ -392,8 +417,8 @@ fn spawn_reason(error: &io::Error) -> String {
     }
 }
 
-/// Returns the file at `named` if it is in `scratch`: a child (or a site that tricks it) cannot have any other file
-/// read or removed.
+/// Returns the file at `named` if it is in `scratch`: a child (or a site that tricks it) cannot
+/// have any other file read or removed.
 pub(super) fn in_scratch(scratch: &Path, named: &str) -> io::Result<PathBuf> {
     let folder = scratch.canonicalize()?;
     let file = folder.join(named).canonicalize()?;

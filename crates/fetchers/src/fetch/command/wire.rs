@@ -37,7 +37,12 @@ struct CancelMessage {
 }
 
 /// Returns the line that requests a page.
-pub(super) fn request_line(id: u64, url: &str, limits: &Limits, headers: Option<&SignatureHeaders>) -> Vec<u8> {
+pub(super) fn request_line(
+    id: u64,
+    url: &str,
+    limits: &Limits,
+    headers: Option<&SignatureHeaders>,
+) -> Vec<u8> {
     line(&RequestMessage {
         v: VERSION,
         id,
@@ -101,28 +106,39 @@ pub(super) fn read(line: &[u8]) -> Result<(u64, Reply), InvalidLine> {
     // The id is parsed first: with it, an error in the rest concerns only that request.
     let id = match serde_json::from_slice::<Id>(line) {
         Ok(Id { id }) => id,
-        Err(error) => return Err(InvalidLine(format!("not a valid message ({error}): {}", excerpt(line)))),
+        Err(error) => {
+            return Err(InvalidLine(format!("not a valid message ({error}): {}", excerpt(line))));
+        }
     };
-    Ok((id, read_reply(line).unwrap_or_else(|why| Reply::Invalid(format!("{why}: {}", excerpt(line))))))
+    Ok((
+        id,
+        read_reply(line).unwrap_or_else(|why| Reply::Invalid(format!("{why}: {}", excerpt(line)))),
+    ))
 }
 
 fn read_reply(line: &[u8]) -> Result<Reply, String> {
-    let message: ChildMessage<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let message: ChildMessage<'_> =
+        serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let headers = message.headers.map(Headers::list).unwrap_or_default();
     check_headers(&headers)?;
     if let Some(status) = message.status.filter(|status| !(100..=599).contains(status)) {
         return Err(format!("invalid HTTP status {status}"));
     }
     if let Some(error) = message.error {
-        return Ok(Reply::Error { kind: error.kind, message: error.message, status: message.status, headers });
+        return Ok(Reply::Error {
+            kind: error.kind,
+            message: error.message,
+            status: message.status,
+            headers,
+        });
     }
     let status = message.status.ok_or("missing status or error")?;
     let content = match (message.body, message.body_base64, message.body_path) {
         (None, None, None) => Content::Bytes(Vec::new()),
         (Some(text), None, None) => Content::Bytes(text.into_owned().into_bytes()),
-        (None, Some(base64), None) => {
-            Content::Bytes(STANDARD.decode(base64.as_bytes()).map_err(|error| format!("body_base64: {error}"))?)
-        }
+        (None, Some(base64), None) => Content::Bytes(
+            STANDARD.decode(base64.as_bytes()).map_err(|error| format!("body_base64: {error}"))?,
+        ),
         (None, None, Some(path)) => Content::File(path),
         _ => return Err("more than one of body, body_base64 and body_path".to_owned()),
     };
@@ -135,7 +151,8 @@ fn read_reply(line: &[u8]) -> Result<Reply, String> {
     }))
 }
 
-/// Refuses headers that HTTP could not have carried: an archive or a log would read back something else.
+/// Refuses headers that HTTP could not have carried: an archive or a log would read back something
+/// else.
 fn check_headers(headers: &[Header]) -> Result<(), String> {
     for Header { name, value, .. } in headers {
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
@@ -191,7 +208,8 @@ struct ErrorMessage {
     message: String,
 }
 
-/// Headers as a list of pairs, which keeps order and repetitions, or as an object, which is easier to write.
+/// Headers as a list of pairs, which keeps order and repetitions, or as an object, which is easier
+/// to write.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Headers {
@@ -202,8 +220,12 @@ enum Headers {
 impl Headers {
     fn list(self) -> Vec<Header> {
         match self {
-            Self::Pairs(pairs) => pairs.into_iter().flat_map(|(name, value)| lines(&name, &value)).collect(),
-            Self::Object(map) => map.into_iter().flat_map(|(name, value)| values(&name, value)).collect(),
+            Self::Pairs(pairs) => {
+                pairs.into_iter().flat_map(|(name, value)| lines(&name, &value)).collect()
+            }
+            Self::Object(map) => {
+                map.into_iter().flat_map(|(name, value)| values(&name, value)).collect()
+            }
         }
     }
 }
@@ -211,7 +233,9 @@ impl Headers {
 fn values(name: &str, value: serde_json::Value) -> Vec<Header> {
     match value {
         serde_json::Value::String(text) => lines(name, &text),
-        serde_json::Value::Array(many) => many.into_iter().flat_map(|value| values(name, value)).collect(),
+        serde_json::Value::Array(many) => {
+            many.into_iter().flat_map(|value| values(name, value)).collect()
+        }
         serde_json::Value::Number(number) => vec![Header::new(name, number.to_string())],
         _ => Vec::new(),
     }
@@ -250,28 +274,39 @@ mod tests {
         let line = request_line(7, "http://h/\u{2028}\"\\\n", &Limits::default(), None);
         assert_eq!(line.iter().filter(|&&b| b == b'\n').count(), 1);
         let json: serde_json::Value = serde_json::from_slice(&line).unwrap();
-        assert_eq!((json["id"].as_u64(), json["url"].as_str()), (Some(7), Some("http://h/\u{2028}\"\\\n")));
+        assert_eq!(
+            (json["id"].as_u64(), json["url"].as_str()),
+            (Some(7), Some("http://h/\u{2028}\"\\\n"))
+        );
         assert_eq!((json["deadline_ms"].as_u64(), json.get("headers")), (Some(30_000), None));
     }
 
     #[test]
     fn headers_come_as_pairs_or_as_an_object() {
         let pairs = response(r#"{"id":7,"status":200,"headers":[["B","1"],["A","2"],["B","3"]]}"#);
-        assert_eq!(pairs.headers, [Header::new("B", "1"), Header::new("A", "2"), Header::new("B", "3")]);
-        let object = response(r#"{"id":7,"status":200,"headers":{"a":"1","b":["2","3"],"c":4,"d":null}}"#);
-        let expected = [("a", "1"), ("b", "2"), ("b", "3"), ("c", "4")].map(|(n, v)| Header::new(n, v));
+        assert_eq!(
+            pairs.headers,
+            [Header::new("B", "1"), Header::new("A", "2"), Header::new("B", "3")]
+        );
+        let object =
+            response(r#"{"id":7,"status":200,"headers":{"a":"1","b":["2","3"],"c":4,"d":null}}"#);
+        let expected =
+            [("a", "1"), ("b", "2"), ("b", "3"), ("c", "4")].map(|(n, v)| Header::new(n, v));
         assert_eq!(object.headers, expected);
     }
 
     #[test]
     fn a_body_is_text_or_base64_or_a_file() {
-        for (field, expected) in [(r#""body":"a\nü""#, "a\nü".as_bytes()), (r#""body_base64":"AP8=""#, &[0, 255])] {
+        for (field, expected) in
+            [(r#""body":"a\nü""#, "a\nü".as_bytes()), (r#""body_base64":"AP8=""#, &[0, 255])]
+        {
             match response(&format!(r#"{{"id":7,"status":200,{field}}}"#)).content {
                 Content::Bytes(bytes) => assert_eq!(bytes, expected),
                 other @ Content::File(_) => panic!("{other:?}"),
             }
         }
-        let file = response(r#"{"id":7,"status":200,"body_path":"x","truncated":true,"note":"unknown"}"#);
+        let file =
+            response(r#"{"id":7,"status":200,"body_path":"x","truncated":true,"note":"unknown"}"#);
         assert!(matches!(file.content, Content::File(path) if path == "x") && file.truncated);
     }
 
@@ -287,7 +322,9 @@ mod tests {
         ] {
             assert!(invalid(line).contains(part), "{line}: {}", invalid(line));
         }
-        for line in ["", "hello", "[]", "{}", r#"{"id":"7"}"#, r#"{"id":7"#, "\u{0}", r#"{"id":-7}"#] {
+        for line in
+            ["", "hello", "[]", "{}", r#"{"id":"7"}"#, r#"{"id":7"#, "\u{0}", r#"{"id":-7}"#]
+        {
             assert!(read(line.as_bytes()).is_err(), "{line}");
         }
         assert!(read(&[b'{', 0xff, b'}']).is_err());
@@ -306,14 +343,22 @@ mod tests {
             assert!(why.contains(part), "{headers}: {why}");
         }
         let cookies = response(r#"{"id":7,"status":200,"headers":{"set-cookie":"a=1\nb=2"}}"#);
-        assert_eq!(cookies.headers, [Header::new("set-cookie", "a=1"), Header::new("set-cookie", "b=2")]);
+        assert_eq!(
+            cookies.headers,
+            [Header::new("set-cookie", "a=1"), Header::new("set-cookie", "b=2")]
+        );
     }
 
     #[test]
     fn the_id_of_a_line_that_is_too_long_is_in_its_beginning() {
         assert_eq!(id_of_beginning(br#" { "id" : 42 , "body":"xxxxxx"#), Some(42));
-        for line in [&br#"{"status":200,"id":42,"#[..], b"{\"id\":", b"{\"id\":99999999999999999999999,", b"", b"\xff"]
-        {
+        for line in [
+            &br#"{"status":200,"id":42,"#[..],
+            b"{\"id\":",
+            b"{\"id\":99999999999999999999999,",
+            b"",
+            b"\xff",
+        ] {
             assert_eq!(id_of_beginning(line), None);
         }
     }

@@ -1,7 +1,8 @@
-//! The settings of a [`HttpFetcher`]: its name, its trusted certificates, its request headers, and its connection pool.
+//! The settings of a [`HttpFetcher`]: its name, its trusted certificates, its request headers, and
+//! its connection pool.
 //!
-//! Invariants: headers that cannot be sent and certificates that cannot be trusted are refused here, not at the first
-//! fetch.
+//! Invariants: headers that cannot be sent and certificates that cannot be trusted are refused
+//! here, not at the first fetch.
 //!
 //! Must not know: requests.
 
@@ -38,7 +39,8 @@ pub const DEFAULT_NAME: &str = "direct_access";
 pub const DEFAULT_USER_AGENT: &str =
     concat!("fetchwise/", env!("CARGO_PKG_VERSION"), " (+", env!("CARGO_PKG_REPOSITORY"), ")");
 
-/// HTTP/2 reads more, so that a head over the limit is nearly always distinguished from a protocol error.
+/// HTTP/2 reads more, so that a head over the limit is nearly always distinguished from a protocol
+/// error.
 const MAX_HEAD_H2: u32 = 4 << 20;
 
 /// Maximum header lines of a response; more are `too_large`.
@@ -146,7 +148,8 @@ impl HttpFetcherBuilder {
     pub fn ca_file(mut self, path: impl AsRef<Path>) -> Result<Self, BuildError> {
         let path = path.as_ref();
         let failed = |reason: String| BuildError::CaFile { path: path.to_owned(), reason };
-        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let read =
+            CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let found = read.map_err(|error| failed(error.to_string()))?;
         if found.is_empty() {
             return Err(failed("no certificate in the file: expected PEM".to_owned()));
@@ -161,49 +164,54 @@ impl HttpFetcherBuilder {
         self.header("user-agent", value)
     }
 
-    /// Sets a header of every request, replacing the default one of that name. `Authorization` and `Cookie` are sent
-    /// only to the first origin: a redirect to another origin omits them. Cookies that redirects set are added, and
-    /// replace configured ones of the same name.
+    /// Sets a header of every request, replacing the default one of that name. `Authorization` and
+    /// `Cookie` are sent only to the first origin: a redirect to another origin omits them. Cookies
+    /// that redirects set are added, and replace configured ones of the same name.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Sets the folder for bodies longer than [`Limits::max_in_memory`](crate::fetch::Limits::max_in_memory). Default:
-    /// the system's temporary folder.
+    /// Sets the folder for bodies longer than
+    /// [`Limits::max_in_memory`](crate::fetch::Limits::max_in_memory). Default: the system's
+    /// temporary folder.
     #[must_use]
     pub fn temp_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.temp_dir = Some(dir.into());
         self
     }
 
-    /// Sets whether each response includes its requests ([`Response::exchange`](crate::fetch::Response::exchange)), for
-    /// web archives. Default: no, since it copies the headers of every request.
+    /// Sets whether each response includes its requests
+    /// ([`Response::exchange`](crate::fetch::Response::exchange)), for web archives. Default: no,
+    /// since it copies the headers of every request.
     #[must_use]
     pub fn keep_exchange(mut self, keep: bool) -> Self {
         self.keeps_exchange = keep;
         self
     }
 
-    /// Signs each request that goes out, redirects and resends included. A request that is refused with a wish for another
-    /// signature is sent once more. Plain http is not signed. Default: none is signed.
+    /// Signs each request that goes out, redirects and resends included. A request that is refused
+    /// with a wish for another signature is sent once more. Plain http is not signed. Default: none
+    /// is signed.
     #[must_use]
     pub fn signer(mut self, signer: impl Into<RequestSigner>) -> Self {
         self.signer = Some(signer.into());
         self
     }
 
-    /// Sets whether the fetcher is [unavailable](crate::fetch::FetchError::unavailable) while nothing can be signed (no key
-    /// is valid, or the clock is wrong). Otherwise its requests then go out without a signature. Default: yes.
+    /// Sets whether the fetcher is [unavailable](crate::fetch::FetchError::unavailable) while
+    /// nothing can be signed (no key is valid, or the clock is wrong). Otherwise its requests then
+    /// go out without a signature. Default: yes.
     #[must_use]
     pub fn require_signature(mut self, required: bool) -> Self {
         self.requires_signature = required;
         self
     }
 
-    /// Sets headers of requests to some hosts, each redirect included. They replace others of the same names. A request with
-    /// a `Signature` among them is not signed. No kept request has them. Default: none.
+    /// Sets headers of requests to some hosts, each redirect included. They replace others of the
+    /// same names. A request with a `Signature` among them is not signed. No kept request has them.
+    /// Default: none.
     #[must_use]
     pub fn host_headers(mut self, headers: HostHeaders) -> Self {
         self.host_headers = headers;
@@ -216,7 +224,8 @@ impl HttpFetcherBuilder {
         if let Some(upstream) = self.upstream.clone() {
             dialer = dialer.through(upstream);
         }
-        let connector = HttpsConnectorBuilder::new().with_tls_config(tls_config(&self.roots)?).https_or_http();
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls_config(&self.roots)?).https_or_http();
         let connector = match versions {
             Versions::All => connector.enable_all_versions().wrap_connector(Connector::new(dialer)),
             Versions::Http1 => connector.enable_http1().wrap_connector(Connector::new(dialer)),
@@ -251,18 +260,22 @@ fn tls_config(roots: &[CertificateDer<'static>]) -> Result<ClientConfig, BuildEr
     for root in roots {
         store.add(root.clone()).map_err(BuildError::Certificate)?;
     }
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(BuildError::Tls)?
-        .with_root_certificates(store)
-        .with_no_client_auth();
+    let config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(BuildError::Tls)?
+            .with_root_certificates(store)
+            .with_no_client_auth();
     Ok(config)
 }
 
 fn request_headers(configured: &[(String, String)]) -> Result<HeaderMap, BuildError> {
     let mut headers = HeaderMap::new();
     headers.insert(USER_AGENT, HeaderValue::from_static(DEFAULT_USER_AGENT));
-    headers.insert(ACCEPT, HeaderValue::from_static("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"));
+    headers.insert(
+        ACCEPT,
+        HeaderValue::from_static("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+    );
     headers.insert(ACCEPT_LANGUAGE, HeaderValue::from_static("en-US,en;q=0.9"));
     for (name, value) in configured {
         let bad = || BuildError::Header { name: name.clone() };

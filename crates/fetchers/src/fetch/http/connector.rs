@@ -1,6 +1,7 @@
 //! The connections of hyper's pool, which come from the [`Dialer`] and so passed the address guard.
 //!
-//! Invariants: the pool holds only connections that this connector dialled, so a reused connection was checked, too.
+//! Invariants: the pool holds only connections that this connector dialled, so a reused connection
+//! was checked, too.
 //!
 //! Must not know: TLS (hyper-rustls wraps it) and requests.
 
@@ -26,8 +27,9 @@ use crate::fetch::local_faults::connections_kept;
 pub(crate) struct Connector {
     dialer: Dialer,
     open: Arc<AtomicUsize>,
-    /// Number of connections, busy or idle, from which on a connection is closed after its response instead of kept.
-    /// Without it, a crawl of many hosts would fill the process's table of open files with idle connections.
+    /// Number of connections, busy or idle, from which on a connection is closed after its response
+    /// instead of kept. Without it, a crawl of many hosts would fill the process's table of open
+    /// files with idle connections.
     keep_at_most: usize,
 }
 
@@ -52,7 +54,9 @@ impl Service<Uri> for Connector {
             let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
             let host = uri.host().unwrap_or_default();
             // A proxy takes plain requests directly, and makes a tunnel for everything else.
-            let plain = dialer.upstream().filter(|proxy| proxy.forwards_requests() && uri.scheme_str() == Some("http"));
+            let plain = dialer
+                .upstream()
+                .filter(|proxy| proxy.forwards_requests() && uri.scheme_str() == Some("http"));
             let stream = match plain {
                 Some(proxy) => dialer.dial_proxy(proxy, host).await?,
                 None => dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?,
@@ -60,7 +64,13 @@ impl Service<Uri> for Connector {
             let (to_proxy, is_direct) = (plain.is_some(), dialer.upstream().is_none());
             // Relaxed: only a count; one connection more or less at the limit does not matter.
             let keep = open.fetch_add(1, Ordering::Relaxed) < keep_at_most;
-            Ok(DialledStream { io: TokioIo::new(stream), keep, to_proxy, is_direct, _open: OpenCount(open) })
+            Ok(DialledStream {
+                io: TokioIo::new(stream),
+                keep,
+                to_proxy,
+                is_direct,
+                _open: OpenCount(open),
+            })
         })
     }
 }
@@ -107,13 +117,21 @@ impl Connection for DialledStream {
 }
 
 impl Read for DialledStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
 impl Write for DialledStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
 

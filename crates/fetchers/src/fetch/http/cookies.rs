@@ -1,11 +1,11 @@
-//! The cookies of one chain of redirects: cookies that its responses set are sent with its later requests, as in a
-//! freshly started browser, and are forgotten with the chain. Many sites set a session or consent cookie and redirect
-//! back to the same URL, where they check for it.
+//! The cookies of one chain of redirects: cookies that its responses set are sent with its later
+//! requests, as in a freshly started browser, and are forgotten with the chain. Many sites set a
+//! session or consent cookie and redirect back to the same URL, where they check for it.
 //!
-//! Invariants: no cookie outlives a fetch or is shared between two; a chain without cookies costs nothing.
-//! `cookie_store` decides by RFC 6265 which cookie goes where (domain, host-only, path, `Secure`, expiry), with later
-//! additions of browsers: public suffixes, the name prefixes, and `Secure` only from a secure connection. Loopback
-//! counts as secure, as there.
+//! Invariants: no cookie outlives a fetch or is shared between two; a chain without cookies costs
+//! nothing. `cookie_store` decides by RFC 6265 which cookie goes where (domain, host-only, path,
+//! `Secure`, expiry), with later additions of browsers: public suffixes, the name prefixes, and
+//! `Secure` only from a secure connection. Loopback counts as secure, as there.
 //!
 //! Must not know: which redirect is followed.
 
@@ -36,20 +36,27 @@ pub(super) struct Cookies {
 }
 
 impl Cookies {
-    /// Applies the cookies that a response of `url` sets and deletes. A line is ignored if it is not a cookie, if `url` may
-    /// not set it, or if there is no room for it.
+    /// Applies the cookies that a response of `url` sets and deletes. A line is ignored if it is
+    /// not a cookie, if `url` may not set it, or if there is no room for it.
     pub(super) fn keep(&mut self, headers: &HeaderMap, url: &Url) {
         for line in headers.get_all(SET_COOKIE) {
-            if let Some(cookie) = set_cookie::readable(line.as_bytes()).and_then(|line| read(&line, url)) {
+            if let Some(cookie) =
+                set_cookie::readable(line.as_bytes()).and_then(|line| read(&line, url))
+            {
                 insert(self.jar.get_or_insert_default(), cookie, url);
             }
         }
     }
 
-    /// Returns the `Cookie` header of a request for `url`: the `configured` cookies and the stored ones. A configured
-    /// cookie is omitted if a stored one has its name, since a server that sets a cookie means to replace it. `None` if
-    /// no cookie is stored for `url`: then only the configured header applies.
-    pub(super) fn header(&self, url: &Url, configured: Option<&HeaderValue>) -> Option<HeaderValue> {
+    /// Returns the `Cookie` header of a request for `url`: the `configured` cookies and the stored
+    /// ones. A configured cookie is omitted if a stored one has its name, since a server that sets
+    /// a cookie means to replace it. `None` if no cookie is stored for `url`: then only the
+    /// configured header applies.
+    pub(super) fn header(
+        &self,
+        url: &Url,
+        configured: Option<&HeaderValue>,
+    ) -> Option<HeaderValue> {
         let mut kept = self.jar.as_ref()?.matches(url);
         if kept.is_empty() {
             return None;
@@ -57,15 +64,20 @@ impl Cookies {
         // RFC 6265, 5.4: longer paths first, then the earlier cookie.
         kept.sort_by_key(|cookie| Reverse(cookie.path.len()));
         let mut pairs: Vec<&[u8]> = Vec::with_capacity(kept.len() + 1);
-        for pair in configured.map(HeaderValue::as_bytes).unwrap_or_default().split(|&byte| byte == b';') {
+        for pair in
+            configured.map(HeaderValue::as_bytes).unwrap_or_default().split(|&byte| byte == b';')
+        {
             let pair = pair.trim_ascii();
             let name = pair.split(|&byte| byte == b'=').next().unwrap_or(pair).trim_ascii_end();
-            let is_replaced = kept.iter().any(|cookie| set_cookie::sent(cookie.name(), "") == [name, b"="].concat());
+            let is_replaced = kept
+                .iter()
+                .any(|cookie| set_cookie::sent(cookie.name(), "") == [name, b"="].concat());
             if !pair.is_empty() && !is_replaced {
                 pairs.push(pair);
             }
         }
-        let set: Vec<Vec<u8>> = kept.iter().map(|cookie| set_cookie::sent(cookie.name(), cookie.value())).collect();
+        let set: Vec<Vec<u8>> =
+            kept.iter().map(|cookie| set_cookie::sent(cookie.name(), cookie.value())).collect();
         pairs.extend(set.iter().map(Vec::as_slice));
         let mut header = HeaderValue::from_bytes(&pairs.join(&b"; "[..])).ok()?;
         // A secret: not to be printed, nor to be put into HPACK's table.
@@ -86,14 +98,16 @@ fn read(line: &str, url: &Url) -> Option<Cookie<'static>> {
     if let CookieDomain::Suffix(domain) = &cookie.domain
         && is_public_suffix(domain)
     {
-        // A cookie for all of `com`, or of `github.io`, would reach other sites. A host that is a public suffix keeps
-        // its own.
+        // A cookie for all of `com`, or of `github.io`, would reach other sites. A host that is a
+        // public suffix keeps its own.
         if url.host_str() != Some(domain) {
             return None;
         }
         cookie.domain = CookieDomain::host_only(url).ok()?;
     }
-    let has_prefix = |prefix: &str| cookie.name().get(..prefix.len()).is_some_and(|s| s.eq_ignore_ascii_case(prefix));
+    let has_prefix = |prefix: &str| {
+        cookie.name().get(..prefix.len()).is_some_and(|s| s.eq_ignore_ascii_case(prefix))
+    };
     let of_host = matches!(cookie.domain, CookieDomain::HostOnly(_)) && raw.path() == Some("/");
     let may_be_called_so = match () {
         () if has_prefix("__Secure-") => secure,
@@ -103,12 +117,16 @@ fn read(line: &str, url: &Url) -> Option<Cookie<'static>> {
     may_be_called_so.then(|| cookie.into_owned())
 }
 
-/// Inserts `cookie`, replacing the one with its domain, path and name, or removes that one if `cookie` has expired.
+/// Inserts `cookie`, replacing the one with its domain, path and name, or removes that one if
+/// `cookie` has expired.
 fn insert(jar: &mut CookieStore, cookie: Cookie<'static>, url: &Url) {
     let Some(domain) = cookie.domain.as_cow() else { return };
     // A cookie from a secure connection is not changed over an insecure one.
     let guarded = |kept: &Cookie<'_>| {
-        kept.secure() == Some(true) && kept.name() == cookie.name() && kept.domain.matches(url) && !is_secure(url)
+        kept.secure() == Some(true)
+            && kept.name() == cookie.name()
+            && kept.domain.matches(url)
+            && !is_secure(url)
     };
     if jar.iter_unexpired().any(guarded) {
         return;
@@ -118,8 +136,10 @@ fn insert(jar: &mut CookieStore, cookie: Cookie<'static>, url: &Url) {
         return;
     }
     let old = jar.get_any(&domain, &cookie.path, cookie.name()).map(size);
-    let (count, bytes) = jar.iter_any().fold((0, 0), |(count, bytes), kept| (count + 1, bytes + size(kept)));
-    let has_room = bytes - old.unwrap_or(0) + size(&cookie) <= MAX_BYTES && (old.is_some() || count < MAX_COOKIES);
+    let (count, bytes) =
+        jar.iter_any().fold((0, 0), |(count, bytes), kept| (count + 1, bytes + size(kept)));
+    let has_room = bytes - old.unwrap_or(0) + size(&cookie) <= MAX_BYTES
+        && (old.is_some() || count < MAX_COOKIES);
     if has_room {
         // Fails only for cookies that `read` has already refused.
         let _ = jar.insert(cookie, url);
@@ -132,7 +152,8 @@ fn size(cookie: &Cookie<'_>) -> usize {
     cookie.name().len() + cookie.value().len() + cookie.path.len() + domain
 }
 
-/// Returns whether the connection is private, by the same rule by which the store sends `Secure` cookies.
+/// Returns whether the connection is private, by the same rule by which the store sends `Secure`
+/// cookies.
 fn is_secure(url: &Url) -> bool {
     match url.host() {
         _ if url.scheme() == "https" => true,
@@ -171,7 +192,9 @@ mod tests {
 
     fn sent(cookies: &Cookies, to: &str) -> String {
         let header = cookies.header(&url(to), None);
-        header.map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap()).unwrap_or_default()
+        header
+            .map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap())
+            .unwrap_or_default()
     }
 
     /// Returns the cookies sent to `to` after `from` has set one by `line`.
@@ -184,7 +207,10 @@ mod tests {
         for lines in [&[][..], &[""], &["="], &["a=b; Domain=b.example"]] {
             let cookies = after("http://a.example/", lines);
             assert!(cookies.jar.is_none(), "{lines:?}");
-            assert_eq!(cookies.header(&url("http://a.example/"), Some(&HeaderValue::from_static("x=y"))), None);
+            assert_eq!(
+                cookies.header(&url("http://a.example/"), Some(&HeaderValue::from_static("x=y"))),
+                None
+            );
         }
     }
 
@@ -210,7 +236,10 @@ mod tests {
         ] {
             assert_eq!(from_to(from, line, to), expected, "{line} to {to}");
         }
-        assert_eq!(from_to("http://10.0.0.1/", "a=b; Domain=10.0.0.1", "http://10.0.0.1:81/"), "a=b");
+        assert_eq!(
+            from_to("http://10.0.0.1/", "a=b; Domain=10.0.0.1", "http://10.0.0.1:81/"),
+            "a=b"
+        );
         assert_eq!(from_to("http://10.0.0.1/", "a=b; Domain=0.0.1", "http://10.0.0.1/"), "");
         assert_eq!(from_to("http://[2001:db8::1]/", "a=b", "http://[2001:db8::1]/"), "a=b");
     }
@@ -221,7 +250,10 @@ mod tests {
         headers.append(SET_COOKIE, HeaderValue::from_bytes(b"s=\xe4\xf6; Path=/").unwrap());
         let mut cookies = Cookies::default();
         cookies.keep(&headers, &url("http://a.example/"));
-        assert_eq!(cookies.header(&url("http://a.example/x"), None).unwrap().as_bytes(), b"s=\xe4\xf6");
+        assert_eq!(
+            cookies.header(&url("http://a.example/x"), None).unwrap().as_bytes(),
+            b"s=\xe4\xf6"
+        );
     }
 
     #[test]
@@ -235,9 +267,18 @@ mod tests {
         ] {
             assert_eq!(from_to(from, &format!("a=b; Domain={domain}"), to), "", "{from} {domain}");
         }
-        assert_eq!(from_to("http://github.io/", "a=b; Domain=github.io", "http://github.io/"), "a=b");
-        assert_eq!(from_to("http://github.io/", "a=b; Domain=github.io", "http://me.github.io/"), "");
-        assert_eq!(from_to("http://localhost/", "a=b; Domain=localhost", "http://localhost/"), "a=b");
+        assert_eq!(
+            from_to("http://github.io/", "a=b; Domain=github.io", "http://github.io/"),
+            "a=b"
+        );
+        assert_eq!(
+            from_to("http://github.io/", "a=b; Domain=github.io", "http://me.github.io/"),
+            ""
+        );
+        assert_eq!(
+            from_to("http://localhost/", "a=b; Domain=localhost", "http://localhost/"),
+            "a=b"
+        );
     }
 
     #[test]
@@ -256,7 +297,11 @@ mod tests {
             assert_eq!(from_to(from, line, to), expected, "{line} to {to}");
         }
         let several = after(from, &["root=1; Path=/", "deep=2; Path=/shop/cart", "b=3", "a=4"]);
-        assert_eq!(sent(&several, from), "deep=2; b=3; a=4; root=1", "longer paths first, then what was set first");
+        assert_eq!(
+            sent(&several, from),
+            "deep=2; b=3; a=4; root=1",
+            "longer paths first, then what was set first"
+        );
     }
 
     #[test]
@@ -270,14 +315,28 @@ mod tests {
             ("http://localhost/", "a=b; Secure", "http://localhost/", "a=b"),
             ("https://a.example/", "__Secure-a=b; Secure", "https://a.example/", "__Secure-a=b"),
             ("https://a.example/", "__Secure-a=b", "https://a.example/", ""),
-            ("https://a.example/", "__Host-a=b; Secure; Path=/", "https://a.example/", "__Host-a=b"),
+            (
+                "https://a.example/",
+                "__Host-a=b; Secure; Path=/",
+                "https://a.example/",
+                "__Host-a=b",
+            ),
             ("https://a.example/", "__host-a=b; Secure", "https://a.example/", ""),
-            ("https://a.example/", "__Host-a=b; Secure; Path=/; Domain=a.example", "https://a.example/", ""),
+            (
+                "https://a.example/",
+                "__Host-a=b; Secure; Path=/; Domain=a.example",
+                "https://a.example/",
+                "",
+            ),
         ] {
             assert_eq!(from_to(from, line, to), expected, "{from} {line} to {to}");
         }
         let mut cookies = after("https://a.example/", &["a=safe; Secure; Path=/"]);
-        set(&mut cookies, "http://a.example/", &["a=forged; Path=/", "a=; Path=/; Max-Age=0", "b=1"]);
+        set(
+            &mut cookies,
+            "http://a.example/",
+            &["a=forged; Path=/", "a=; Path=/; Max-Age=0", "b=1"],
+        );
         assert_eq!(sent(&cookies, "https://a.example/"), "a=safe; b=1");
     }
 
@@ -288,7 +347,11 @@ mod tests {
         assert_eq!(sent(&cookies, from), "a=3; b=2");
         set(&mut cookies, from, &["a=gone; Path=/x; Max-Age=0", "c=gone; Max-Age=0"]);
         assert_eq!(sent(&cookies, from), "a=3; b=2", "these are other cookies");
-        set(&mut cookies, from, &["a=gone; Max-Age=0", "b=gone; Expires=Thu, 01 Jan 1970 00:00:00 GMT"]);
+        set(
+            &mut cookies,
+            from,
+            &["a=gone; Max-Age=0", "b=gone; Expires=Thu, 01 Jan 1970 00:00:00 GMT"],
+        );
         assert_eq!(sent(&cookies, from), "");
         for past in [
             "Max-Age=-1",
@@ -299,9 +362,11 @@ mod tests {
         ] {
             assert_eq!(from_to(from, &format!("a=b; {past}"), from), "", "{past}");
         }
-        for lasting in
-            ["Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "Max-Age=99999999999999999999", "Expires=soon"]
-        {
+        for lasting in [
+            "Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT",
+            "Max-Age=99999999999999999999",
+            "Expires=soon",
+        ] {
             assert_eq!(from_to(from, &format!("a=b; {lasting}"), from), "a=b", "{lasting}");
         }
     }
@@ -309,10 +374,14 @@ mod tests {
     #[test]
     fn configured_cookies_go_first_unless_they_are_replaced() {
         let cookies = after("http://a.example/", &["a=1", "b=2"]);
-        let header =
-            |configured: &'static str, to: &str| cookies.header(&url(to), Some(&HeaderValue::from_static(configured)));
+        let header = |configured: &'static str, to: &str| {
+            cookies.header(&url(to), Some(&HeaderValue::from_static(configured)))
+        };
         assert_eq!(header("mine=0", "http://a.example/").unwrap(), "mine=0; a=1; b=2");
-        assert_eq!(header("b=old;mine=0; a = old; x", "http://a.example/").unwrap(), "mine=0; x; a=1; b=2");
+        assert_eq!(
+            header("b=old;mine=0; a = old; x", "http://a.example/").unwrap(),
+            "mine=0; x; a=1; b=2"
+        );
         assert_eq!(header(" ;", "http://a.example/").unwrap(), "a=1; b=2");
         assert!(header("", "http://a.example/").unwrap().is_sensitive());
         assert_eq!(header("mine=0", "http://b.example/"), None);

@@ -1,14 +1,16 @@
-//! The conversion of the bytes on the wire to the bytes of the page: content codings are undone as a stream, under all
-//! limits.
+//! The conversion of the bytes on the wire to the bytes of the page: content codings are undone as
+//! a stream, under all limits.
 //!
-//! Invariants: memory does not grow with the body. Both the received and the decoded bytes are counted, so neither an
-//! endless body nor a small one that expands to gigabytes exceeds `max_body` or `max_decompression_ratio`.
+//! Invariants: memory does not grow with the body. Both the received and the decoded bytes are
+//! counted, so neither an endless body nor a small one that expands to gigabytes exceeds `max_body`
+//! or `max_decompression_ratio`.
 //!
-//! Errors of servers are handled as in browsers, or better. A body labelled gzip or zstd that does not begin like one is
-//! taken as it is, and one under an unknown coding is decoded if it begins like gzip or zstd. `deflate` is zlib or raw,
-//! by its first bytes, and so is a body labelled gzip. All members of gzip are read; checksums are not, and bytes after
-//! the last member are ignored. A coding that breaks off or is damaged yields the part that could be decoded, with
-//! `truncated`. A transfer coding besides `chunked` is undone like a content coding.
+//! Errors of servers are handled as in browsers, or better. A body labelled gzip or zstd that does
+//! not begin like one is taken as it is, and one under an unknown coding is decoded if it begins
+//! like gzip or zstd. `deflate` is zlib or raw, by its first bytes, and so is a body labelled gzip.
+//! All members of gzip are read; checksums are not, and bytes after the last member are ignored. A
+//! coding that breaks off or is damaged yields the part that could be decoded, with `truncated`. A
+//! transfer coding besides `chunked` is undone like a content coding.
 
 use std::io::{self, Cursor};
 use std::pin::Pin;
@@ -42,7 +44,8 @@ const MAX_STACKED: usize = 3;
 /// Decoded bytes from which on the ratio is checked: short repetitive texts are not bombs.
 const RATIO_FROM: u64 = 1 << 20;
 
-/// Maximum window that RFC 9659 allows in a zstd content coding, as a power of two: 8 MiB of memory.
+/// Maximum window that RFC 9659 allows in a zstd content coding, as a power of two: 8 MiB of
+/// memory.
 const MAX_ZSTD_WINDOW_LOG: u32 = 23;
 
 const READ_BUFFER: usize = 32 << 10;
@@ -67,7 +70,8 @@ pub(super) enum DecodeError {
     Stacked { codings: usize },
 }
 
-/// Reads `incoming` to its end, or until `enough` bytes have come, and undoes the codings that `headers` name.
+/// Reads `incoming` to its end, or until `enough` bytes have come, and undoes the codings that
+/// `headers` name.
 pub(super) async fn read(
     incoming: TrackedBody,
     headers: &HeaderMap,
@@ -111,13 +115,15 @@ pub(super) async fn read(
         if decoded > RATIO_FROM && decoded > raw.saturating_mul(limits.max_decompression_ratio) {
             return Err(DecodeError::Bomb { raw, decoded, ratio: limits.max_decompression_ratio });
         }
-        // A few bytes can decompress for long: yield to the runtime's other tasks and to the deadline.
+        // A few bytes can decompress for long: yield to the runtime's other tasks and to the
+        // deadline.
         consume_budget().await;
     }
     Ok(Decoded { body: collector.finish().await?, truncated: cut })
 }
 
-/// Reads `incoming` to its end, or until `enough` bytes have come, without any coding: each byte is copied once.
+/// Reads `incoming` to its end, or until `enough` bytes have come, without any coding: each byte is
+/// copied once.
 async fn read_as_is(
     mut incoming: TrackedBody,
     enough: u64,
@@ -159,8 +165,8 @@ enum Coding {
 }
 
 impl Coding {
-    /// Returns the coding of a name in a header, `None` where nothing was done to the body. Quotes and parameters, which
-    /// some servers copy from a request, are no part of the name.
+    /// Returns the coding of a name in a header, `None` where nothing was done to the body. Quotes
+    /// and parameters, which some servers copy from a request, are no part of the name.
     fn of_name(name: &str) -> Option<Self> {
         let name = name.split(';').next().unwrap_or_default().trim().trim_matches(['"', '\'']);
         Some(match name.to_ascii_lowercase().as_str() {
@@ -174,7 +180,8 @@ impl Coding {
     }
 }
 
-/// Returns the codings of a response in the order in which they are undone. Transfer codings were applied last.
+/// Returns the codings of a response in the order in which they are undone. Transfer codings were
+/// applied last.
 fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, DecodeError> {
     let lines = headers.get_all(CONTENT_ENCODING).iter().chain(headers.get_all(TRANSFER_ENCODING));
     let mut undone = Vec::new();
@@ -184,7 +191,11 @@ fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, DecodeError> {
     }
     undone.reverse();
     // A body that stays encoded must not pass for a page.
-    if undone.len() > MAX_STACKED { Err(DecodeError::Stacked { codings: undone.len() }) } else { Ok(undone) }
+    if undone.len() > MAX_STACKED {
+        Err(DecodeError::Stacked { codings: undone.len() })
+    } else {
+        Ok(undone)
+    }
 }
 
 async fn undo(coding: Coding, encoded: Reader) -> io::Result<Reader> {
@@ -193,7 +204,10 @@ async fn undo(coding: Coding, encoded: Reader) -> io::Result<Reader> {
         // An empty body, whatever its label.
         (_, []) => encoded,
         (Coding::Gzip | Coding::Unknown, [0x1f, 0x8b, ..]) => decoder(GzipReader::new(encoded)),
-        (Coding::Zstd | Coding::Unknown, [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]) => {
+        (
+            Coding::Zstd | Coding::Unknown,
+            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18],
+        ) => {
             let params = [DParameter::window_log_max(MAX_ZSTD_WINDOW_LOG)];
             let mut zstd = ZstdDecoder::with_params(encoded, &params);
             zstd.multiple_members(true);
@@ -246,8 +260,8 @@ async fn peek(mut reader: Reader) -> io::Result<(Vec<u8>, Reader)> {
     Ok((start.clone(), Box::new(Cursor::new(start).chain(reader))))
 }
 
-/// The data frames of a response, counted, and cut off over the limit even if a decoder consumes them without any
-/// output.
+/// The data frames of a response, counted, and cut off over the limit even if a decoder consumes
+/// them without any output.
 struct RawBody {
     incoming: TrackedBody,
     len: Arc<AtomicU64>,

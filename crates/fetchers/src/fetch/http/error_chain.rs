@@ -7,10 +7,12 @@ use std::io;
 
 use h2::Reason;
 
-/// Returns whether h2 gave up on the connection by itself, because of an endless head or of too many small frames.
+/// Returns whether h2 gave up on the connection by itself, because of an endless head or of too
+/// many small frames.
 pub(super) fn is_flood(error: &(dyn Error + 'static)) -> bool {
-    find::<h2::Error>(error)
-        .is_some_and(|error| error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM))
+    find::<h2::Error>(error).is_some_and(|error| {
+        error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
+    })
 }
 
 /// Returns the first error of type `T` in the chain of causes, even inside an `io::Error`.

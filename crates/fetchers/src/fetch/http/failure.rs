@@ -1,5 +1,5 @@
-//! The conversion of failures to an [`ErrorKind`]: the only file that inspects the error types of hyper, h2, rustls and
-//! the dialer.
+//! The conversion of failures to an [`ErrorKind`]: the only file that inspects the error types of
+//! hyper, h2, rustls and the dialer.
 
 use std::error::Error;
 use std::io;
@@ -55,9 +55,13 @@ impl Failure {
         Self { limit: Some(limit), ..Self::new(kind, message) }
     }
 
-    /// Returns the failure of a connection whose server sent too much without content. Nobody should try again.
+    /// Returns the failure of a connection whose server sent too much without content. Nobody
+    /// should try again.
     pub(super) fn of_flood() -> Self {
-        Self::new(ErrorKind::TooLarge, "the server floods the connection with data that is neither headers nor a body")
+        Self::new(
+            ErrorKind::TooLarge,
+            "the server floods the connection with data that is neither headers nor a body",
+        )
     }
 
     /// Returns the failure of a request that has to be signed and cannot be.
@@ -71,7 +75,14 @@ impl Failure {
         if unsigned {
             return FetchError::unsigned(message, duration);
         }
-        FetchError { local, limit, stopped, refused, of_client, ..FetchError::new(kind, message, duration) }
+        FetchError {
+            local,
+            limit,
+            stopped,
+            refused,
+            of_client,
+            ..FetchError::new(kind, message, duration)
+        }
     }
 
     /// Returns the failure of a request without a valid HTTP response.
@@ -82,13 +93,21 @@ impl Failure {
         }
         if let Some(tls) = find::<rustls::Error>(error) {
             // rustls reports the start of a plain HTTP response as a corrupt message.
-            let is_plain = matches!(tls, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
-            let hint = if is_plain { "; the server speaks no TLS on this port, try http://" } else { "" };
+            let is_plain = matches!(
+                tls,
+                rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)
+            );
+            let hint =
+                if is_plain { "; the server speaks no TLS on this port, try http://" } else { "" };
             let of_client = is_of_client(tls);
             return Self { of_client, ..Self::new(ErrorKind::TlsError, format!("{tls}{hint}")) };
         }
         let too_large_1 = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
-        let kind = if too_large_1 || is_flood(error) { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
+        let kind = if too_large_1 || is_flood(error) {
+            ErrorKind::TooLarge
+        } else {
+            ErrorKind::NetworkError
+        };
         let local = find::<io::Error>(error).is_some_and(is_local_fault);
         Self { local, ..Self::new(kind, chain_text(error)) }
     }
@@ -102,7 +121,9 @@ impl From<DecodeError> for Failure {
                 Self::past(LimitMet::Body(limit), ErrorKind::TooLarge, message)
             }
             // The disk is local, whatever its fault.
-            DecodeError::Body(BodyError::Io(_)) => Self { local: true, ..Self::new(ErrorKind::NetworkError, message) },
+            DecodeError::Body(BodyError::Io(_)) => {
+                Self { local: true, ..Self::new(ErrorKind::NetworkError, message) }
+            }
             DecodeError::Bomb { ratio, .. } => {
                 Self::past(LimitMet::DecompressionRatio(ratio), ErrorKind::TooLarge, message)
             }
@@ -121,9 +142,9 @@ impl From<RedirectError> for Failure {
     }
 }
 
-/// Returns whether another kind of client may get past an error of TLS. Browsers know certificates that a server leaves
-/// out, and some versions, ciphers and kinds of key that are missing here. A certificate that is over, revoked or another
-/// host's is so for every client.
+/// Returns whether another kind of client may get past an error of TLS. Browsers know certificates
+/// that a server leaves out, and some versions, ciphers and kinds of key that are missing here. A
+/// certificate that is over, revoked or another host's is so for every client.
 fn is_of_client(error: &rustls::Error) -> bool {
     use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error as Tls};
     match error {
@@ -154,20 +175,26 @@ fn is_of_client(error: &rustls::Error) -> bool {
     }
 }
 
-/// Returns whether the server requires HTTP/1.1 for the request or the connection (RFC 9113, section 7).
+/// Returns whether the server requires HTTP/1.1 for the request or the connection (RFC 9113,
+/// section 7).
 pub(super) fn requires_http1(error: &(dyn Error + 'static)) -> bool {
-    find::<h2::Error>(error).is_some_and(|error| error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED))
+    find::<h2::Error>(error)
+        .is_some_and(|error| error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED))
 }
 
-/// Returns whether what came is no HTTP/2: a response in HTTP/1.1 has the form of a frame that is too long.
+/// Returns whether what came is no HTTP/2: a response in HTTP/1.1 has the form of a frame that is
+/// too long.
 pub(super) fn is_no_http2(error: &(dyn Error + 'static)) -> bool {
     find::<h2::Error>(error).is_some_and(|error| {
-        error.is_library() && matches!(error.reason(), Some(Reason::FRAME_SIZE_ERROR | Reason::PROTOCOL_ERROR))
+        error.is_library()
+            && matches!(error.reason(), Some(Reason::FRAME_SIZE_ERROR | Reason::PROTOCOL_ERROR))
     })
 }
 
-/// Returns whether the server announced, in HTTP/2, that it closes the connection and did not process this request.
+/// Returns whether the server announced, in HTTP/2, that it closes the connection and did not
+/// process this request.
 pub(super) fn is_graceful_goodbye(error: &(dyn Error + 'static)) -> bool {
-    find::<h2::Error>(error)
-        .is_some_and(|error| error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR))
+    find::<h2::Error>(error).is_some_and(|error| {
+        error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR)
+    })
 }

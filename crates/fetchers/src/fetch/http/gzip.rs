@@ -1,10 +1,11 @@
-//! Reading gzip as browsers and crawlers do: all members one after the other, and without their checksums.
+//! Reading gzip as browsers and crawlers do: all members one after the other, and without their
+//! checksums.
 //!
 //! Owns: the frame of RFC 1952 around the compressed data, which a library decodes.
 //!
-//! Invariants: data that break off are an error. A trailer that is missing or wrong is none, since all data were there:
-//! servers that compress a file while it changes send such trailers. Bytes after a member that begin no other one are
-//! ignored.
+//! Invariants: data that break off are an error. A trailer that is missing or wrong is none, since
+//! all data were there: servers that compress a file while it changes send such trailers. Bytes
+//! after a member that begin no other one are ignored.
 //!
 //! Must not know: how much may be read.
 
@@ -39,22 +40,28 @@ impl<R: AsyncBufRead + Unpin> GzipReader<R> {
 }
 
 impl<R: AsyncBufRead + Unpin> AsyncRead for GzipReader<R> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if out.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
         loop {
             // An error leaves the end behind, so that nothing is read twice.
             self.state = match std::mem::replace(&mut self.state, State::End) {
-                State::Header(mut encoded, mut header) => match header.poll(Pin::new(&mut encoded), cx) {
-                    Poll::Pending => {
-                        self.state = State::Header(encoded, header);
-                        return Poll::Pending;
+                State::Header(mut encoded, mut header) => {
+                    match header.poll(Pin::new(&mut encoded), cx) {
+                        Poll::Pending => {
+                            self.state = State::Header(encoded, header);
+                            return Poll::Pending;
+                        }
+                        Poll::Ready(Ok(())) => State::Data(DeflateDecoder::new(encoded)),
+                        Poll::Ready(Err(_)) if self.has_member && !header.is_gzip() => State::End,
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                     }
-                    Poll::Ready(Ok(())) => State::Data(DeflateDecoder::new(encoded)),
-                    Poll::Ready(Err(_)) if self.has_member && !header.is_gzip() => State::End,
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                },
+                }
                 State::Data(mut data) => {
                     let before = out.filled().len();
                     match Pin::new(&mut data).poll_read(cx, out) {
@@ -68,7 +75,8 @@ impl<R: AsyncBufRead + Unpin> AsyncRead for GzipReader<R> {
                         }
                     }
                 }
-                State::Trailer(mut encoded, left) => match Pin::new(&mut encoded).poll_fill_buf(cx) {
+                State::Trailer(mut encoded, left) => match Pin::new(&mut encoded).poll_fill_buf(cx)
+                {
                     Poll::Pending => {
                         self.state = State::Trailer(encoded, left);
                         return Poll::Pending;
@@ -166,7 +174,9 @@ impl Header {
                 self.extra[self.extra_read] = byte;
             }
             self.extra_read += 1;
-            if self.extra_read >= 2 && self.extra_read - 2 == usize::from(u16::from_le_bytes(self.extra)) {
+            if self.extra_read >= 2
+                && self.extra_read - 2 == usize::from(u16::from_le_bytes(self.extra))
+            {
                 self.parts &= !Self::EXTRA;
             }
         } else if self.parts & Self::NAME != 0 {
@@ -198,7 +208,8 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// Decodes bytes that come `size` at a time, and returns what was decoded before the end or the first error.
+    /// Decodes bytes that come `size` at a time, and returns what was decoded before the end or the
+    /// first error.
     async fn decoded(encoded: &[u8], size: usize) -> (String, bool) {
         let mut reader = GzipReader::new(BufReader::with_capacity(size, encoded));
         let (mut out, mut buffer) = (Vec::new(), [0; 7]);
@@ -216,8 +227,11 @@ mod tests {
     #[tokio::test]
     async fn all_members_are_read_and_no_trailer_is_needed() {
         let (one, two) = (member("one and "), member("two"));
-        let mut named =
-            GzBuilder::new().filename("a.html").comment("b").extra([1, 0, 2]).write(Vec::new(), Compression::best());
+        let mut named = GzBuilder::new()
+            .filename("a.html")
+            .comment("b")
+            .extra([1, 0, 2])
+            .write(Vec::new(), Compression::best());
         named.write_all(b"named").unwrap();
         let named = named.finish().unwrap();
         let mut wrong = two.clone();
@@ -236,7 +250,11 @@ mod tests {
             ([&two[..], b"\x1f"].concat(), "two"),
         ] {
             for size in [1, 3, 4096] {
-                assert_eq!(decoded(&encoded, size).await, (expected.to_owned(), true), "{encoded:?}");
+                assert_eq!(
+                    decoded(&encoded, size).await,
+                    (expected.to_owned(), true),
+                    "{encoded:?}"
+                );
             }
         }
     }

@@ -34,7 +34,10 @@ impl Http1Hosts {
     /// Returns whether the host of `url` wants HTTP/1.1.
     pub(super) fn contains(&self, url: &Url, now: Instant) -> bool {
         let mut hosts = self.locked();
-        while hosts.front().is_some_and(|(_, at)| now.saturating_duration_since(*at) >= REMEMBERED_FOR) {
+        while hosts
+            .front()
+            .is_some_and(|(_, at)| now.saturating_duration_since(*at) >= REMEMBERED_FOR)
+        {
             hosts.pop_front();
         }
         if hosts.is_empty() {
@@ -62,7 +65,10 @@ mod tests {
         hosts.add(&url(0), start);
         let same = Url::parse("https://h0.example:443/y").unwrap();
         assert!(hosts.contains(&same, start) && !hosts.contains(&url(1), start));
-        assert!(!hosts.contains(&Url::parse("https://h0.example:8443/").unwrap(), start), "another port");
+        assert!(
+            !hosts.contains(&Url::parse("https://h0.example:8443/").unwrap(), start),
+            "another port"
+        );
         assert!(!hosts.contains(&url(0), start + REMEMBERED_FOR));
         for n in 0..2 * MAX_HOSTS {
             hosts.add(&url(n), start);

@@ -1,21 +1,22 @@
-//! `direct_access`: the plain HTTP fetcher. HTTP/1.1 and HTTP/2 over pooled connections, redirects, content codings,
-//! limits.
+//! `direct_access`: the plain HTTP fetcher. HTTP/1.1 and HTTP/2 over pooled connections, redirects,
+//! content codings, limits.
 //!
-//! Invariants: every connection comes from the [`Dialer`](super::dial::Dialer), and so goes to an address that the
-//! guard allowed, at each redirect. A fetch ends by its deadline and keeps its memory limits, whatever the server
-//! sends.
+//! Invariants: every connection comes from the [`Dialer`](super::dial::Dialer), and so goes to an
+//! address that the guard allowed, at each redirect. A fetch ends by its deadline and keeps its
+//! memory limits, whatever the server sends.
 //!
 //! Must not know: how a page is judged. A 403 or an empty body is a [`Response`] like any other.
 //!
-//! Cookies that a redirect sets are sent with the later requests of the same fetch, as in a browser, and are forgotten
-//! with it: none passes from one fetch to the next.
+//! Cookies that a redirect sets are sent with the later requests of the same fetch, as in a
+//! browser, and are forgotten with it: none passes from one fetch to the next.
 //!
-//! It runs no scripts, reads no robots.txt, and does not retry failed requests, with three exceptions. If a pooled
-//! connection turns out to have been closed while it was idle, before a byte of a response arrived, the request is sent
-//! once more, since the server never responded to the first. The response and the error name such requests, because the
-//! server may have read them. A signed request is sent once more if its response, a 403 or 429, asks for another
-//! signature. And a request over HTTP/2 is sent once more over HTTP/1.1 if the server requires that, cannot speak HTTP/2
-//! although it agreed to, or says that the connection is the wrong one.
+//! It runs no scripts, reads no robots.txt, and does not retry failed requests, with three
+//! exceptions. If a pooled connection turns out to have been closed while it was idle, before a
+//! byte of a response arrived, the request is sent once more, since the server never responded to
+//! the first. The response and the error name such requests, because the server may have read them.
+//! A signed request is sent once more if its response, a 403 or 429, asks for another signature.
+//! And a request over HTTP/2 is sent once more over HTTP/1.1 if the server requires that, cannot
+//! speak HTTP/2 although it agreed to, or says that the connection is the wrong one.
 
 mod builder;
 mod connector;
@@ -36,7 +37,9 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, COOKIE, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, PROXY_AUTHORIZATION};
+use http::header::{
+    AUTHORIZATION, COOKIE, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, PROXY_AUTHORIZATION,
+};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body as _, Incoming};
@@ -45,7 +48,10 @@ use hyper_util::client::legacy::connect::capture_connection;
 use url::Url;
 
 use super::body::BodyCollector;
-use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, RedirectGate, Request, Response, Validators};
+use super::{
+    Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, RedirectGate, Request, Response,
+    Validators,
+};
 use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::host_headers::{HostHeaders, replace};
 use crate::fetch::redirect_gate::within;
@@ -73,7 +79,8 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 
 /// The plain fetcher: one GET, with its redirects.
 ///
-/// A `HttpFetcher` has one connection pool: share it, and use it inside one tokio runtime, which owns its connections.
+/// A `HttpFetcher` has one connection pool: share it, and use it inside one tokio runtime, which
+/// owns its connections.
 ///
 /// ```no_run
 /// use fetchwise_fetchers::fetch::address_guard::AddressGuard;
@@ -128,7 +135,8 @@ impl HttpFetcherBuilder {
     /// Builds the fetcher, with an empty connection pool.
     ///
     /// # Errors
-    /// [`BuildError`] for a header that is invalid or set by the transport, and for an invalid certificate.
+    /// [`BuildError`] for a header that is invalid or set by the transport, and for an invalid
+    /// certificate.
     pub fn build(self) -> Result<HttpFetcher, BuildError> {
         let proxy = self.upstream.as_ref().filter(|upstream| upstream.forwards_requests());
         Ok(HttpFetcher {
@@ -168,7 +176,9 @@ impl Fetcher for HttpFetcher {
             let (mut response_head, mut way) = (None, Way::default());
             let following = self.follow(request, &mut response_head, &mut way);
             let ended = within(request.limits.deadline, request.gate, following).await;
-            let duration = start.elapsed().saturating_sub(request.gate.map_or(Duration::ZERO, RedirectGate::waited));
+            let duration = start
+                .elapsed()
+                .saturating_sub(request.gate.map_or(Duration::ZERO, RedirectGate::waited));
             let failure = match ended {
                 Some(Ok(done)) => {
                     return Ok(way.annotate(done.into_response(response_head, duration)));
@@ -176,7 +186,8 @@ impl Fetcher for HttpFetcher {
                 Some(Err(failure)) => failure,
                 None => {
                     let deadline = request.limits.deadline;
-                    let is_odd_port = request.url.scheme() == "https" && request.url.port().is_some();
+                    let is_odd_port =
+                        request.url.scheme() == "https" && request.url.port().is_some();
                     let hint = match response_head.is_none() && is_odd_port {
                         true => "; no response: if the port speaks no TLS, try http://",
                         false => "",
@@ -196,7 +207,8 @@ impl Fetcher for HttpFetcher {
     }
 }
 
-/// The head of the response that is being read, kept outside the future so that a later failure can report it.
+/// The head of the response that is being read, kept outside the future so that a later failure can
+/// report it.
 struct ResponseHead {
     status: StatusCode,
     headers: HeaderMap,
@@ -209,7 +221,8 @@ struct Way {
     landed: Option<Url>,
     /// URLs of requests that were not answered, and were sent again.
     unanswered: Vec<Url>,
-    /// URLs of requests that were refused, and were sent again in another way: with another signature, or over HTTP/1.1.
+    /// URLs of requests that were refused, and were sent again in another way: with another
+    /// signature, or over HTTP/1.1.
     sent_again: Vec<Url>,
     /// Whether the last response rejects the signature.
     is_signature_rejected: bool,
@@ -248,8 +261,8 @@ struct CompletedFetch {
 
 impl CompletedFetch {
     fn into_response(self, response_head: Option<ResponseHead>, duration: Duration) -> Response {
-        let (status, headers) =
-            response_head.map_or_else(Default::default, |a| (a.status, headers_as_text(&a.headers)));
+        let (status, headers) = response_head
+            .map_or_else(Default::default, |a| (a.status, headers_as_text(&a.headers)));
         let Self { decoded, final_url, chain, exchange } = self;
         let truncated = decoded.truncated;
         let response = Response::new(status.as_u16(), headers, decoded.body, final_url);
@@ -270,40 +283,59 @@ impl HttpFetcher {
         let mut exchange = Vec::new();
         loop {
             *response_head = None;
-            let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
+            let same_origin =
+                chain.is_at_start() || chain.current().origin() == request.url.origin();
             // The target of a redirect is another page.
             let validators = request.validators.filter(|_| chain.is_at_start());
-            let (response, _flight, sent) = self.get(chain.current(), same_origin, (&cookies, validators), way).await?;
+            let (response, _flight, sent) =
+                self.get(chain.current(), same_origin, (&cookies, validators), way).await?;
             let (head, incoming) = response.into_parts();
             let counters = head.extensions.get::<ConnectionCounters>().cloned();
             let body = TrackedBody { incoming, counters: counters.clone() };
             if let Some(request) = sent {
                 let peer = head.extensions.get().map(|PeerAddress(address)| *address);
-                exchange.push(Exchange { url: chain.current().clone(), request, peer, redirect: None });
+                exchange.push(Exchange {
+                    url: chain.current().clone(),
+                    request,
+                    peer,
+                    redirect: None,
+                });
             }
             let ResponseHead { status, headers } =
                 response_head.insert(ResponseHead { status: head.status, headers: head.headers });
             check_head(headers, limits)?;
             let asked = chain.current().clone();
-            if is_redirect(*status) && chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes))? {
+            if is_redirect(*status)
+                && chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes))?
+            {
                 if let Some(last) = exchange.last_mut() {
-                    last.redirect = Some(Redirect { status: status.as_u16(), headers: headers_as_text(headers) });
+                    last.redirect = Some(Redirect {
+                        status: status.as_u16(),
+                        headers: headers_as_text(headers),
+                    });
                 }
                 cookies.keep(headers, &asked);
                 drain(body).await;
                 if let Some(gate) = request.gate
                     && !gate.pass(chain.current()).await
                 {
-                    return Err(Failure { stopped: true, ..Failure::new(ErrorKind::RedirectLoop, "not admitted") });
+                    return Err(Failure {
+                        stopped: true,
+                        ..Failure::new(ErrorKind::RedirectLoop, "not admitted")
+                    });
                 }
                 way.landed = Some(chain.current().clone());
                 continue;
             }
             if *status == StatusCode::SWITCHING_PROTOCOLS {
-                return Err(Failure::new(ErrorKind::NetworkError, "the server switched protocols without a request"));
+                return Err(Failure::new(
+                    ErrorKind::NetworkError,
+                    "the server switched protocols without a request",
+                ));
             }
             let collector = BodyCollector::new(limits).in_dir(self.temp_dir.clone());
-            let decoded = decode::read(body, headers, (limits, request.read_at_most), collector).await?;
+            let decoded =
+                decode::read(body, headers, (limits, request.read_at_most), collector).await?;
             if decoded.truncated && counters.is_some_and(|counters| counters.was_flooded()) {
                 return Err(Failure::of_flood());
             }
@@ -312,8 +344,8 @@ impl HttpFetcher {
         }
     }
 
-    /// Sends one request. Returns the head of the response, a guard that marks the request as in flight while its body
-    /// is read, and the sent headers, if they are kept.
+    /// Sends one request. Returns the head of the response, a guard that marks the request as in
+    /// flight while its body is read, and the sent headers, if they are kept.
     async fn get(
         &self,
         url: &Url,
@@ -330,7 +362,8 @@ impl HttpFetcher {
         let is_proxied = self.http_proxy(url).is_some();
         loop {
             let headers = self.headers_for(same_origin, cookies.as_ref(), validators);
-            let PreparedRequest { request, sent, signature } = self.prepare(url, &uri, headers, second.as_ref())?;
+            let PreparedRequest { request, sent, signature } =
+                self.prepare(url, &uri, headers, second.as_ref())?;
             let (ended, flight) = self.send(request, is_http1).await;
             match ended {
                 Ok(response) if !is_http1 && is_misdirected(&response) => {
@@ -338,8 +371,14 @@ impl HttpFetcher {
                     way.sent_again.push(url.clone());
                     drain(tracked(response)).await;
                 }
-                Ok(response) if is_proxied && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
-                    return Err(Failure::new(ErrorKind::ProxyError, "the proxy requires a user and a password"));
+                Ok(response)
+                    if is_proxied
+                        && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED =>
+                {
+                    return Err(Failure::new(
+                        ErrorKind::ProxyError,
+                        "the proxy requires a user and a password",
+                    ));
                 }
                 Ok(response) => {
                     ConnectionCounters::record_response(&response);
@@ -360,11 +399,15 @@ impl HttpFetcher {
                     self.http1_hosts.add(url, Instant::now());
                     way.unanswered.push(url.clone());
                 }
-                Err(error) if stale_connections < IDLE_PER_HOST && went_stale(&error, flight.as_ref()) => {
+                Err(error)
+                    if stale_connections < IDLE_PER_HOST && went_stale(&error, flight.as_ref()) =>
+                {
                     stale_connections += 1;
                     way.unanswered.push(url.clone());
                 }
-                Err(error) if stale_connections < IDLE_PER_HOST && was_refused_by_goodbye(&error) => {
+                Err(error)
+                    if stale_connections < IDLE_PER_HOST && was_refused_by_goodbye(&error) =>
+                {
                     stale_connections += 1;
                 }
                 Err(error) => return Err(Failure::of_request(&error)),
@@ -377,7 +420,8 @@ impl HttpFetcher {
         self.proxy.as_ref().filter(|_| url.scheme() == "http")
     }
 
-    /// Returns the request with its signature and all headers. `second` is the signature that the server has asked for.
+    /// Returns the request with its signature and all headers. `second` is the signature that the
+    /// server has asked for.
     fn prepare(
         &self,
         url: &Url,
@@ -389,7 +433,10 @@ impl HttpFetcher {
         *request.uri_mut() = uri.clone();
         *request.headers_mut() = headers;
         let given = self.host_headers.for_url(url);
-        let signer = self.signer.as_ref().filter(|_| given.is_none_or(|given| !given.contains_key(SIGNATURE)));
+        let signer = self
+            .signer
+            .as_ref()
+            .filter(|_| given.is_none_or(|given| !given.contains_key(SIGNATURE)));
         // After all other headers, and again for each request that goes out.
         let signature = match signer.map(|signer| signer.sign("GET", url, second)).transpose() {
             Ok(signature) => signature.flatten(),
@@ -404,14 +451,16 @@ impl HttpFetcher {
         }
         let sent = self.keeps_exchange.then(|| sent_headers(url, request.headers(), given));
         // After the copy of the request: a proxy's password is not part of it.
-        if let Some(authorization) = self.http_proxy(url).and_then(|proxy| proxy.authorization.clone()) {
+        if let Some(authorization) =
+            self.http_proxy(url).and_then(|proxy| proxy.authorization.clone())
+        {
             request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
         }
         Ok(PreparedRequest { request, sent, signature })
     }
 
-    /// Notes what a response to a request, signed or signed for the second time, says of signatures. Returns the second
-    /// signature that the server asks for.
+    /// Notes what a response to a request, signed or signed for the second time, says of
+    /// signatures. Returns the second signature that the server asks for.
     fn observe_signing(
         &self,
         url: &Url,
@@ -425,14 +474,17 @@ impl HttpFetcher {
         signer.observe(url, peer, headers);
         if is_second {
             signer.observe_second(url, status, headers);
-        } else if let Some(wanted) = signature.and_then(|signature| signer.second(url, signature, status, headers)) {
+        } else if let Some(wanted) =
+            signature.and_then(|signature| signer.second(url, signature, status, headers))
+        {
             return Some(wanted);
         }
         way.is_signature_rejected = signature.is_some() && signer.is_rejected(url, status, headers);
         None
     }
 
-    /// Returns the headers of a request, before its signature and those that were given for its host.
+    /// Returns the headers of a request, before its signature and those that were given for its
+    /// host.
     fn headers_for(
         &self,
         same_origin: bool,
@@ -449,9 +501,12 @@ impl HttpFetcher {
             headers.insert(COOKIE, cookies.clone());
         }
         if let Some(validators) = validators {
-            let known = [(IF_NONE_MATCH, &validators.etag), (IF_MODIFIED_SINCE, &validators.last_modified)];
+            let known =
+                [(IF_NONE_MATCH, &validators.etag), (IF_MODIFIED_SINCE, &validators.last_modified)];
             for (name, value) in known {
-                if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
+                if let Some(value) =
+                    value.as_ref().and_then(|value| HeaderValue::from_str(value).ok())
+                {
                     headers.insert(name, value);
                 }
             }
@@ -478,7 +533,10 @@ impl HttpFetcher {
         });
         let ended = ended.await;
         if let Ok(response) = &ended
-            && matches!(response.status(), StatusCode::REQUEST_TIMEOUT | StatusCode::MISDIRECTED_REQUEST)
+            && matches!(
+                response.status(),
+                StatusCode::REQUEST_TIMEOUT | StatusCode::MISDIRECTED_REQUEST
+            )
             && let Some(connected) = captured.connection_metadata().as_ref()
         {
             // RFC 9110, sections 15.5.9 and 15.5.20: the next request needs another connection.
@@ -490,28 +548,36 @@ impl HttpFetcher {
 
 /// Returns whether the server says, in HTTP/2, that this connection is the wrong one (RFC 9110, 15.5.20).
 fn is_misdirected(response: &http::Response<Incoming>) -> bool {
-    response.version() == http::Version::HTTP_2 && response.status() == StatusCode::MISDIRECTED_REQUEST
+    response.version() == http::Version::HTTP_2
+        && response.status() == StatusCode::MISDIRECTED_REQUEST
 }
 
-/// Returns whether the server wants HTTP/1.1: it says so, or it does not speak HTTP/2 although it agreed to.
+/// Returns whether the server wants HTTP/1.1: it says so, or it does not speak HTTP/2 although it
+/// agreed to.
 fn wants_http1(error: &Error) -> bool {
     let has_served = || ConnectionCounters::of_error(error).is_some_and(|link| link.has_served());
     failure::requires_http1(error) || failure::is_no_http2(error) && !has_served()
 }
 
-/// Returns whether the server closed a kept connection instead of responding. It may have read the request.
+/// Returns whether the server closed a kept connection instead of responding. It may have read the
+/// request.
 fn went_stale(error: &Error, flight: Option<&InFlight>) -> bool {
     !failure::is_graceful_goodbye(error)
         && ConnectionCounters::of_error(error).is_some_and(|link| link.went_stale(flight))
 }
 
-/// Returns whether the server said that it has not processed the request, because it closes the connection.
+/// Returns whether the server said that it has not processed the request, because it closes the
+/// connection.
 fn was_refused_by_goodbye(error: &Error) -> bool {
-    failure::is_graceful_goodbye(error) && ConnectionCounters::of_error(error).is_some_and(|link| link.has_served())
+    failure::is_graceful_goodbye(error)
+        && ConnectionCounters::of_error(error).is_some_and(|link| link.has_served())
 }
 
-/// Returns the kind and the message of a request that hyper's client failed, and whether this machine caused the fault.
-pub(crate) fn request_failure(error: &hyper_util::client::legacy::Error) -> (ErrorKind, String, bool) {
+/// Returns the kind and the message of a request that hyper's client failed, and whether this
+/// machine caused the fault.
+pub(crate) fn request_failure(
+    error: &hyper_util::client::legacy::Error,
+) -> (ErrorKind, String, bool) {
     let Failure { kind, message, local, .. } = Failure::of_request(error);
     (kind, message, local)
 }
@@ -532,26 +598,36 @@ fn uri_of(url: &Url) -> Result<Uri, Failure> {
 
 fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), Failure> {
     // As on the wire in HTTP/1: name, colon, space, value, line end.
-    let len: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let len: usize =
+        headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     if len > limits.max_headers {
         let message = format!("headers too long: {len} bytes, limit {}", limits.max_headers);
-        return Err(Failure::past(LimitMet::Headers(limits.max_headers), ErrorKind::TooLarge, message));
+        return Err(Failure::past(
+            LimitMet::Headers(limits.max_headers),
+            ErrorKind::TooLarge,
+            message,
+        ));
     }
     Ok(())
 }
 
 fn headers_as_text(headers: &HeaderMap) -> Vec<Header> {
-    headers.iter().map(|(name, value)| Header::from_bytes(name.as_str(), value.as_bytes())).collect()
+    headers
+        .iter()
+        .map(|(name, value)| Header::from_bytes(name.as_str(), value.as_bytes()))
+        .collect()
 }
 
-/// Returns the headers of a request, including the one that the client adds, named as HTTP/1.1 writes them. A signature is
-/// left out: for a minute it would let others repeat the request as this crawler. So are the headers that were `given` to the
-/// crawler for this host.
+/// Returns the headers of a request, including the one that the client adds, named as HTTP/1.1
+/// writes them. A signature is left out: for a minute it would let others repeat the request as
+/// this crawler. So are the headers that were `given` to the crawler for this host.
 fn sent_headers(url: &Url, headers: &HeaderMap, given: Option<&HeaderMap>) -> Vec<Header> {
     let host = url.host_str().unwrap_or_default();
     let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
     let mut sent = vec![Header::new("Host", host)];
-    let is_secret = |name: &str| name == SIGNATURE.as_str() || given.is_some_and(|given| given.contains_key(name));
+    let is_secret = |name: &str| {
+        name == SIGNATURE.as_str() || given.is_some_and(|given| given.contains_key(name))
+    };
     let shown = headers_as_text(headers).into_iter().filter(|header| !is_secret(&header.name));
     sent.extend(shown.map(|header| Header::from_bytes(title_case(&header.name), header.bytes())));
     sent
@@ -586,8 +662,8 @@ async fn drain(mut body: TrackedBody) {
             }
         }
     };
-    // The next request is made in any case; if the body is not read to its end, the connection is closed instead of
-    // kept.
+    // The next request is made in any case; if the body is not read to its end, the connection is
+    // closed instead of kept.
     let _ = tokio::time::timeout(DRAIN_TIME, read).await;
 }
 

@@ -1,7 +1,7 @@
 //! The URL that a redirect leads to, and the end of a chain of redirects. Pure: no I/O, no clock.
 //!
-//! A redirect to an address that was asked before is followed like any other: the server may know the client by its
-//! address or its session. The number of redirects ends a loop.
+//! A redirect to an address that was asked before is followed like any other: the server may know
+//! the client by its address or its session. The number of redirects ends a loop.
 
 use http::StatusCode;
 use url::Url;
@@ -16,8 +16,8 @@ pub(super) struct RedirectChain {
     max: u32,
 }
 
-/// A redirect that is not followed. All of these count as `redirect_loop`: "too many redirects, or one with an invalid
-/// target".
+/// A redirect that is not followed. All of these count as `redirect_loop`: "too many redirects, or
+/// one with an invalid target".
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RedirectError {
     #[error("redirect to an invalid URL: {0}")]
@@ -30,7 +30,12 @@ pub(super) enum RedirectError {
 
 impl RedirectChain {
     pub(super) fn new(start: Url, max_redirects: u32) -> Self {
-        Self { before: Vec::new(), current: without_user_info(start), left: max_redirects, max: max_redirects }
+        Self {
+            before: Vec::new(),
+            current: without_user_info(start),
+            left: max_redirects,
+            max: max_redirects,
+        }
     }
 
     /// Returns whether no redirect has been followed yet.
@@ -43,10 +48,12 @@ impl RedirectChain {
         &self.current
     }
 
-    /// Follows the redirect of [`RedirectChain::current`]. Returns `false` if it names no target: then the response is the
-    /// final one (RFC 9110, section 15.4).
+    /// Follows the redirect of [`RedirectChain::current`]. Returns `false` if it names no target:
+    /// then the response is the final one (RFC 9110, section 15.4).
     pub(super) fn follow(&mut self, location: Option<&[u8]>) -> Result<bool, RedirectError> {
-        let Some(location) = location.map(<[u8]>::trim_ascii).filter(|location| !location.is_empty()) else {
+        let Some(location) =
+            location.map(<[u8]>::trim_ascii).filter(|location| !location.is_empty())
+        else {
             return Ok(false);
         };
         let next = self.resolve(location)?;
@@ -61,8 +68,8 @@ impl RedirectChain {
     }
 
     fn resolve(&self, location: &[u8]) -> Result<Url, RedirectError> {
-        // Servers send UTF-8 although they must not. Other bytes are escaped one by one, as in browsers: the server knows
-        // the address by them.
+        // Servers send UTF-8 although they must not. Other bytes are escaped one by one, as in
+        // browsers: the server knows the address by them.
         let text = std::str::from_utf8(location).map_or_else(|_| escaped(location), str::to_owned);
         let mut next = self.current.join(text.trim()).map_err(RedirectError::BadLocation)?;
         if !matches!(next.scheme(), "http" | "https") {
@@ -152,14 +159,20 @@ mod tests {
             let found = follow("http://a.example/dir/page?q", location.as_bytes()).unwrap();
             assert_eq!(found, expected, "{location}");
         }
-        assert_eq!(follow("http://a.example/", b"/gr\xfcn?\xe9=a").unwrap(), "http://a.example/gr%FCn?%E9=a");
+        assert_eq!(
+            follow("http://a.example/", b"/gr\xfcn?\xe9=a").unwrap(),
+            "http://a.example/gr%FCn?%E9=a"
+        );
     }
 
     #[test]
     fn fragments_are_kept_and_user_info_is_dropped() {
         assert_eq!(follow("http://a.example/#top", b"/x").unwrap(), "http://a.example/x#top");
         assert_eq!(follow("http://a.example/#top", b"/x#end").unwrap(), "http://a.example/x#end");
-        assert_eq!(follow("http://a.example/", b"http://me:secret@b.example/").unwrap(), "http://b.example/");
+        assert_eq!(
+            follow("http://a.example/", b"http://me:secret@b.example/").unwrap(),
+            "http://b.example/"
+        );
         assert_eq!(chain("http://me:secret@a.example/").current().as_str(), "http://a.example/");
     }
 
@@ -167,10 +180,17 @@ mod tests {
     fn a_redirect_without_a_valid_target_is_not_followed() {
         let start = "http://a.example/";
         assert!(matches!(follow(start, b"http://[::1/"), Err(RedirectError::BadLocation(_))));
-        for foreign in
-            ["javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "mailto:a@b", "ftp://a.example/"]
-        {
-            assert!(matches!(follow(start, foreign.as_bytes()), Err(RedirectError::BadScheme(_))), "{foreign}");
+        for foreign in [
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "data:text/html,x",
+            "mailto:a@b",
+            "ftp://a.example/",
+        ] {
+            assert!(
+                matches!(follow(start, foreign.as_bytes()), Err(RedirectError::BadScheme(_))),
+                "{foreign}"
+            );
         }
     }
 
@@ -190,7 +210,11 @@ mod tests {
             for _ in 0..3 {
                 assert_eq!(to_itself.follow(Some(path.as_bytes())), Ok(true), "{path}");
             }
-            assert_eq!(to_itself.follow(Some(path.as_bytes())), Err(RedirectError::TooMany(3)), "{path}");
+            assert_eq!(
+                to_itself.follow(Some(path.as_bytes())),
+                Err(RedirectError::TooMany(3)),
+                "{path}"
+            );
         }
         let mut there_and_back = chain("http://a.example/0");
         for step in ["/1", "/0", "/1"] {

@@ -1,9 +1,11 @@
-//! `Set-Cookie` lines as browsers read them, in the form that the parser of the cookie library takes.
+//! `Set-Cookie` lines as browsers read them, in the form that the parser of the cookie library
+//! takes.
 //!
-//! Owns: bytes above ASCII, cookies without a name, and the dates of RFC 6265, 5.1.1. The library wants UTF-8 and a name,
-//! and knows few of the forms in which servers write dates.
+//! Owns: bytes above ASCII, cookies without a name, and the dates of RFC 6265, 5.1.1. The library
+//! wants UTF-8 and a name, and knows few of the forms in which servers write dates.
 //!
-//! Invariants: each byte of a name and a value comes back as it was sent. A date that is none is left out.
+//! Invariants: each byte of a name and a value comes back as it was sent. A date that is none is
+//! left out.
 //!
 //! Must not know: which cookies are kept.
 
@@ -12,8 +14,8 @@ use std::time::{Duration, UNIX_EPOCH};
 /// The name of a cookie without one. No byte becomes this character.
 const NAMELESS: &str = "\u{100}";
 
-/// Returns the line with one character for each byte, a name, and dates in the one form of HTTP. `None` if it has neither
-/// name nor value.
+/// Returns the line with one character for each byte, a name, and dates in the one form of HTTP.
+/// `None` if it has neither name nor value.
 pub(super) fn readable(line: &[u8]) -> Option<String> {
     let text: String = line.iter().copied().map(char::from).collect();
     let mut parts = text.split(';');
@@ -44,13 +46,14 @@ pub(super) fn sent(name: &str, value: &str) -> Vec<u8> {
     characters.map(|character| u8::try_from(character).unwrap_or(b'?')).collect()
 }
 
-/// Returns whether a value would make a cookie without a name look like one with a prefix that promises something.
+/// Returns whether a value would make a cookie without a name look like one with a prefix that
+/// promises something.
 fn is_reserved(value: &str) -> bool {
     ["__secure-", "__host-"].iter().any(|prefix| value.to_ascii_lowercase().starts_with(prefix))
 }
 
-/// Returns the seconds since 1970 of a cookie's date (RFC 6265, 5.1.1): the first tokens that can be time, day, month and
-/// year, in any order.
+/// Returns the seconds since 1970 of a cookie's date (RFC 6265, 5.1.1): the first tokens that can
+/// be time, day, month and year, in any order.
 fn seconds_of_date(text: &str) -> Option<i64> {
     let is_delimiter = |c: char| matches!(c, '\t' | ' '..='/' | ';'..='@' | '['..='`' | '{'..='~');
     let (mut time, mut day, mut month, mut year) = (None, None, None, None);
@@ -79,9 +82,13 @@ fn seconds_of_date(text: &str) -> Option<i64> {
         year @ 0..=69 => year + 2000,
         year => year,
     };
-    let is_valid =
-        (1..=days_of_month(year, month)).contains(&day) && year >= 1601 && hour < 24 && minute < 60 && second < 60;
-    is_valid.then(|| ((days_before(year, month) + day - 1) * 24 + hour) * 3600 + minute * 60 + second)
+    let is_valid = (1..=days_of_month(year, month)).contains(&day)
+        && year >= 1601
+        && hour < 24
+        && minute < 60
+        && second < 60;
+    is_valid
+        .then(|| ((days_before(year, month) + day - 1) * 24 + hour) * 3600 + minute * 60 + second)
 }
 
 /// Returns the number at the beginning of a token, if it has that many digits and no digit follows.
@@ -99,7 +106,8 @@ fn time_of(token: &str) -> Option<(i64, i64, i64)> {
 
 /// Returns the month, from 0, that the first three letters name.
 fn month_of(token: &str) -> Option<i64> {
-    const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    const MONTHS: [&str; 12] =
+        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
     let start = token.get(..3)?.to_ascii_lowercase();
     MONTHS.iter().zip(0..).find_map(|(name, number)| (*name == start).then_some(number))
 }

@@ -1,12 +1,14 @@
-//! Facts about a connection that hyper does not track: how many bytes arrived on it, how many of them were content, and
-//! whether a request was in flight.
+//! Facts about a connection that hyper does not track: how many bytes arrived on it, how many of
+//! them were content, and whether a request was in flight.
 //!
-//! They serve three purposes. A request on a kept connection is repeated only if not one byte arrived after it was sent;
-//! otherwise the server has seen it, and it is an attempt. A connection whose server continues to send without a
-//! request is closed. So is one whose server sends much that is neither a response head nor a body: interim responses,
-//! or frames of HTTP/2 that keep a core busy.
+//! They serve three purposes. A request on a kept connection is repeated only if not one byte
+//! arrived after it was sent; otherwise the server has seen it, and it is an attempt. A connection
+//! whose server continues to send without a request is closed. So is one whose server sends much
+//! that is neither a response head nor a body: interim responses, or frames of HTTP/2 that keep a
+//! core busy.
 //!
-//! Invariants: bytes are counted above TLS, so the end of a TLS session does not look like a response.
+//! Invariants: bytes are counted above TLS, so the end of a TLS session does not look like a
+//! response.
 //!
 //! Must not know: requests.
 
@@ -29,10 +31,12 @@ use tower_service::Service;
 use super::error_chain::is_flood;
 use crate::fetch::response_head::{Heads, ReadableHeads};
 
-/// Bytes that a server may still send after the last request on its connection ended: the rest of a cancelled response.
+/// Bytes that a server may still send after the last request on its connection ended: the rest of a
+/// cancelled response.
 const MAX_UNREQUESTED: u64 = 1 << 20;
 
-/// Bytes that a server may send without content. It leaves room for the longest head behind a full window of bodies.
+/// Bytes that a server may send without content. It leaves room for the longest head behind a full
+/// window of bodies.
 const MAX_WITHOUT_CONTENT: u64 = 16 << 20;
 
 /// Bytes on the wire that one byte of a body may cost. Small frames and chunks have headers.
@@ -60,7 +64,8 @@ where
         let connecting = self.0.call(uri);
         Box::pin(async move {
             let io = TokioIo::new(connecting.await?);
-            let heads = if io.connected().is_negotiated_h2() { Heads::None } else { Heads::EachGet };
+            let heads =
+                if io.connected().is_negotiated_h2() { Heads::None } else { Heads::EachGet };
             let stream = TrackedStream { io, counters: ConnectionCounters::default() };
             Ok(TokioIo::new(ReadableHeads::new(stream, heads)))
         })
@@ -71,8 +76,9 @@ where
 #[derive(Clone, Debug, Default)]
 pub(super) struct ConnectionCounters(Arc<Counts>);
 
-/// All accesses are relaxed: one task reads and writes the stream. A value that other tasks see a moment later only
-/// affects a repeated request or a closed connection, never the content of a page.
+/// All accesses are relaxed: one task reads and writes the stream. A value that other tasks see a
+/// moment later only affects a repeated request or a closed connection, never the content of a
+/// page.
 #[derive(Debug, Default)]
 struct Counts {
     served: AtomicBool,
@@ -96,13 +102,20 @@ impl ConnectionCounters {
         extras.remove()
     }
 
-    /// Returns whether the connection served a response, and then ended before a byte of the response to `flight`
-    /// arrived. Most likely it was idle for too long, and the server never saw the request.
+    /// Returns whether the connection served a response, and then ended before a byte of the
+    /// response to `flight` arrived. Most likely it was idle for too long, and the server never saw
+    /// the request.
     pub(super) fn went_stale(&self, flight: Option<&InFlight>) -> bool {
         let Counts { read, read_when_written, .. } = &*self.0;
-        let Some(flight) = flight.filter(|flight| Arc::ptr_eq(&flight.counts, &self.0)) else { return false };
+        let Some(flight) = flight.filter(|flight| Arc::ptr_eq(&flight.counts, &self.0)) else {
+            return false;
+        };
         // HTTP/2 writes its own replies (to pings, to settings), which do not begin a request.
-        let read_before = if flight.is_h2 { flight.read_at_begin } else { read_when_written.load(Ordering::Relaxed) };
+        let read_before = if flight.is_h2 {
+            flight.read_at_begin
+        } else {
+            read_when_written.load(Ordering::Relaxed)
+        };
         self.has_served() && read.load(Ordering::Relaxed) == read_before
     }
 
@@ -122,7 +135,8 @@ impl ConnectionCounters {
     /// Records that bytes of a body arrived over it.
     fn record_body(&self, bytes: u64) {
         let without = &self.0.without_content;
-        let fewer = |count: u64| Some(count.saturating_sub(bytes.saturating_mul(WIRE_BYTES_PER_BYTE)));
+        let fewer =
+            |count: u64| Some(count.saturating_sub(bytes.saturating_mul(WIRE_BYTES_PER_BYTE)));
         let _ = without.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 
@@ -180,13 +194,18 @@ impl Body for TrackedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         let polled = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
         match (&self.counters, &polled) {
             (Some(counters), Some(Ok(frame))) => {
                 counters.record_body(frame.data_ref().map_or(0, |data| data.len() as u64));
             }
-            (Some(counters), Some(Err(error))) if is_flood(error) => counters.0.flooded.store(true, Ordering::Relaxed),
+            (Some(counters), Some(Err(error))) if is_flood(error) => {
+                counters.0.flooded.store(true, Ordering::Relaxed)
+            }
             _ => {}
         }
         Poll::Ready(polled)
@@ -215,11 +234,16 @@ impl<T: Connection> Connection for TrackedStream<T> {
 }
 
 impl<T: hyper::rt::Read + Unpin> AsyncRead for TrackedStream<T> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         let received = (buf.filled().len() - before) as u64;
-        let Counts { read, in_flight, unrequested, without_content, flooded, .. } = &*self.counters.0;
+        let Counts { read, in_flight, unrequested, without_content, flooded, .. } =
+            &*self.counters.0;
         read.fetch_add(received, Ordering::Relaxed);
         if without_content.fetch_add(received, Ordering::Relaxed) > MAX_WITHOUT_CONTENT {
             flooded.store(true, Ordering::Relaxed);
@@ -235,7 +259,11 @@ impl<T: hyper::rt::Read + Unpin> AsyncRead for TrackedStream<T> {
 }
 
 impl<T: hyper::rt::Write + Unpin> AsyncWrite for TrackedStream<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.counters.record_write();
         Pin::new(&mut self.io).poll_write(cx, buf)
     }

@@ -1,7 +1,8 @@
-//! The classification of yt-dlp's error messages: an [`ErrorKind`], and the status if the message names one. No I/O.
+//! The classification of yt-dlp's error messages: an [`ErrorKind`], and the status if the message
+//! names one. No I/O.
 //!
-//! The message is text for people and changes with the site. An unknown message is a network error, which affects
-//! evidence only briefly.
+//! The message is text for people and changes with the site. An unknown message is a network error,
+//! which affects evidence only briefly.
 
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
@@ -85,20 +86,40 @@ mod tests {
                 ErrorKind::AuthRequired,
                 None,
             ),
-            ("[youtube] abc: Private video. Sign in if you've been granted access", ErrorKind::AuthRequired, None),
-            ("[vimeo] 1: The uploader has not made this video available in your country", ErrorKind::Blocked403, None),
+            (
+                "[youtube] abc: Private video. Sign in if you've been granted access",
+                ErrorKind::AuthRequired,
+                None,
+            ),
+            (
+                "[vimeo] 1: The uploader has not made this video available in your country",
+                ErrorKind::Blocked403,
+                None,
+            ),
             (
                 "[generic] a: Unable to download webpage: HTTP Error 404: Not Found (caused by x)",
                 ErrorKind::NotFound,
                 Some(404),
             ),
-            ("unable to download video data: HTTP Error 403: Forbidden", ErrorKind::Blocked403, Some(403)),
+            (
+                "unable to download video data: HTTP Error 403: Forbidden",
+                ErrorKind::Blocked403,
+                Some(403),
+            ),
             ("[generic] a: HTTP Error 429: Too Many Requests", ErrorKind::Blocked403, Some(429)),
             ("[generic] a: HTTP Error 451: Unavailable", ErrorKind::Blocked403, Some(451)),
             ("[generic] a: HTTP Error 503: Service Unavailable", ErrorKind::ServerError, Some(503)),
             ("Unsupported URL: http://e.org/", ErrorKind::WrongTool, None),
-            ("[generic] a: Unable to download webpage: The read operation timed out", ErrorKind::Timeout, None),
-            ("unable to write data: [Errno 28] No space left on device", ErrorKind::LocalFault, None),
+            (
+                "[generic] a: Unable to download webpage: The read operation timed out",
+                ErrorKind::Timeout,
+                None,
+            ),
+            (
+                "unable to write data: [Errno 28] No space left on device",
+                ErrorKind::LocalFault,
+                None,
+            ),
             ("[x] something unknown", ErrorKind::NetworkError, None),
         ] {
             assert_eq!(classify(message), (kind, status), "{message}");

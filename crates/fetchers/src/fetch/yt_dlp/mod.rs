@@ -1,9 +1,10 @@
-//! `youtube_downloader`: a fetcher that runs yt-dlp as a supervised program, once per page, for media behind a player.
+//! `youtube_downloader`: a fetcher that runs yt-dlp as a supervised program, once per page, for
+//! media behind a player.
 //!
-//! Invariants: a run ends by its deadline with its whole process group. Every connection of it goes through the
-//! [`FilteringProxy`], and so to addresses that the guard allows. A response is one media file within the limits. Its
-//! metadata (title, length, formats) and its subtitles are kept next to it if a folder is configured. `errors`
-//! classifies its messages.
+//! Invariants: a run ends by its deadline with its whole process group. Every connection of it goes
+//! through the [`FilteringProxy`], and so to addresses that the guard allows. A response is one
+//! media file within the limits. Its metadata (title, length, formats) and its subtitles are kept
+//! next to it if a folder is configured. `errors` classifies its messages.
 
 mod errors;
 
@@ -116,8 +117,8 @@ pub struct DownloadFetcher {
 }
 
 impl DownloadFetcher {
-    /// Returns a fetcher that runs the program of `options` for the hosts that `dialer`'s guard allows. Starts nothing
-    /// yet.
+    /// Returns a fetcher that runs the program of `options` for the hosts that `dialer`'s guard
+    /// allows. Starts nothing yet.
     pub fn new(options: DownloadOptions, dialer: Dialer) -> Self {
         Self { options, dialer, proxy: OnceCell::new() }
     }
@@ -128,7 +129,8 @@ impl DownloadFetcher {
             Ok(Ok(response)) => Ok(Response { duration: started.elapsed(), ..response }),
             Ok(Err(error)) => Err(FetchError { duration: started.elapsed(), ..error }),
             Err(_) => {
-                let message = format!("the download did not end within {} s", deadline.as_secs_f64());
+                let message =
+                    format!("the download did not end within {} s", deadline.as_secs_f64());
                 let error = FetchError::new(ErrorKind::Timeout, message, started.elapsed());
                 Err(FetchError { limit: Some(LimitMet::Deadline(deadline)), ..error })
             }
@@ -136,23 +138,28 @@ impl DownloadFetcher {
     }
 
     async fn run(&self, request: Request<'_>) -> Result<Response, FetchError> {
-        let local = |what: &str, why: &io::Error| FetchError::local(format!("{what}: {why}"), Duration::ZERO);
+        let local = |what: &str, why: &io::Error| {
+            FetchError::local(format!("{what}: {why}"), Duration::ZERO)
+        };
         let host = request.url.host_str().unwrap_or_default();
-        self.dialer
-            .check(host)
-            .await
-            .map_err(|why| FetchError { local: why.is_local(), ..error(why.kind(), why.to_string()) })?;
-        let proxy = self.proxy.get_or_try_init(|| FilteringProxy::start_with(self.dialer.clone())).await;
+        self.dialer.check(host).await.map_err(|why| FetchError {
+            local: why.is_local(),
+            ..error(why.kind(), why.to_string())
+        })?;
+        let proxy =
+            self.proxy.get_or_try_init(|| FilteringProxy::start_with(self.dialer.clone())).await;
         let proxy = proxy.map_err(|why| local("cannot start the proxy", &why))?;
         let scratch = ScratchDir::new("fetchwise-download-")
             .map_err(|why| local("cannot create a folder for the download", &why))?;
         let mut group =
-            ChildGroup::spawn(self.command(request, &scratch, proxy), Some(scratch.path())).map_err(|why| {
-                match is_local_spawn_fault(&why) {
+            ChildGroup::spawn(self.command(request, &scratch, proxy), Some(scratch.path()))
+                .map_err(|why| match is_local_spawn_fault(&why) {
                     true => local("cannot start yt-dlp", &why),
-                    false => FetchError::unavailable(format!("cannot run {}: {why}", self.options.program.display())),
-                }
-            })?;
+                    false => FetchError::unavailable(format!(
+                        "cannot run {}: {why}",
+                        self.options.program.display()
+                    )),
+                })?;
         let faults = proxy.local_faults();
         let (file, tail) = self.read_output(&mut group, request.url).await;
         let status = group.wait(MAX_END).await;
@@ -160,12 +167,19 @@ impl DownloadFetcher {
         let is_fine = status.is_some_and(|status| status.success());
         match file.filter(|_| is_fine) {
             Some(file) => self.to_response(request, &file, &scratch).await,
-            None if proxy.local_faults() > faults => Err(FetchError::local(tail.summary(1), Duration::ZERO)),
+            None if proxy.local_faults() > faults => {
+                Err(FetchError::local(tail.summary(1), Duration::ZERO))
+            }
             None => Err(failure(request, is_fine, &tail, proxy)),
         }
     }
 
-    fn command(&self, request: Request<'_>, scratch: &ScratchDir, proxy: &FilteringProxy) -> Command {
+    fn command(
+        &self,
+        request: Request<'_>,
+        scratch: &ScratchDir,
+        proxy: &FilteringProxy,
+    ) -> Command {
         let options = &self.options;
         let mut command = Command::new(&options.program);
         command
@@ -187,7 +201,9 @@ impl DownloadFetcher {
         }
         let (user, password) = proxy.credentials();
         let address = format!("http://{user}:{password}@{}", proxy.addr());
-        for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        for name in
+            ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
+        {
             command.env(name, &address);
         }
         command
@@ -203,8 +219,13 @@ impl DownloadFetcher {
         command
     }
 
-    /// Reads the program's output to its end. Returns the downloaded file and the last lines of standard error.
-    async fn read_output(&self, group: &mut ChildGroup, url: &Url) -> (Option<PathBuf>, StderrTail) {
+    /// Reads the program's output to its end. Returns the downloaded file and the last lines of
+    /// standard error.
+    async fn read_output(
+        &self,
+        group: &mut ChildGroup,
+        url: &Url,
+    ) -> (Option<PathBuf>, StderrTail) {
         let tail = StderrTail::default();
         let (stdout, stderr) = (group.child().stdout.take(), group.child().stderr.take());
         let read_stderr = async {
@@ -260,10 +281,14 @@ impl DownloadFetcher {
                 .await
                 .map_err(io::Error::other)
                 .flatten();
-            copied.map_err(|why| FetchError::local(format!("cannot store the download: {why}"), Duration::ZERO))?;
+            copied.map_err(|why| {
+                FetchError::local(format!("cannot store the download: {why}"), Duration::ZERO)
+            })?;
         }
-        let extension =
-            file.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let extension = file
+            .extension()
+            .map(|extension| extension.to_string_lossy().to_lowercase())
+            .unwrap_or_default();
         let headers = vec![Header::new("content-type", media_type(&extension))];
         Ok(Response::new(200, headers, body, request.url.clone()))
     }
@@ -298,7 +323,12 @@ impl Fetcher for DownloadFetcher {
 }
 
 /// Returns the reason why there is no file.
-fn failure(request: Request<'_>, is_fine: bool, tail: &StderrTail, proxy: &FilteringProxy) -> FetchError {
+fn failure(
+    request: Request<'_>,
+    is_fine: bool,
+    tail: &StderrTail,
+    proxy: &FilteringProxy,
+) -> FetchError {
     if is_fine {
         // The program skips a file that is too long, without an error.
         let limit = request.limits.max_body;
@@ -308,7 +338,10 @@ fn failure(request: Request<'_>, is_fine: bool, tail: &StderrTail, proxy: &Filte
     let words = tail.summary(3);
     let words = words.trim_start_matches("; stderr: ");
     let words = words.rsplit_once("ERROR: ").map_or(words, |(_, message)| message);
-    let (host, port) = (request.url.host_str().unwrap_or_default(), request.url.port_or_known_default().unwrap_or(80));
+    let (host, port) = (
+        request.url.host_str().unwrap_or_default(),
+        request.url.port_or_known_default().unwrap_or(80),
+    );
     // The proxy knows more about the connection than the program does.
     if let Some(failure) = proxy.failure(host, port) {
         return FetchError { local: failure.local, ..error(failure.kind, failure.message) };
@@ -330,9 +363,10 @@ fn in_folder(folder: &Path, named: &Path) -> io::Result<PathBuf> {
 
 async fn read(file: &Path, limits: &Limits) -> Result<Body, FetchError> {
     let broken = |why: BodyError| match why {
-        BodyError::TooLarge { limit } => {
-            FetchError { limit: Some(LimitMet::Body(limit)), ..error(ErrorKind::TooLarge, why.to_string()) }
-        }
+        BodyError::TooLarge { limit } => FetchError {
+            limit: Some(LimitMet::Body(limit)),
+            ..error(ErrorKind::TooLarge, why.to_string())
+        },
         BodyError::Io(_) => FetchError::local(why.to_string(), Duration::ZERO),
     };
     let mut file = tokio::fs::File::open(file).await.map_err(|why| broken(BodyError::Io(why)))?;

@@ -1,10 +1,13 @@
-//! A CDXJ index of an archive: one line per page, sorted by URL and time, for lookups by pywb and similar tools.
+//! A CDXJ index of an archive: one line per page, sorted by URL and time, for lookups by pywb and
+//! similar tools.
 //!
-//! Owns: the lines, and the form of a URL by which they are sorted (SURT). An index is built from the archive itself,
-//! from the end of the part that it already covers, so a killed crawl omits nothing.
+//! Owns: the lines, and the form of a URL by which they are sorted (SURT). An index is built from
+//! the archive itself, from the end of the part that it already covers, so a killed crawl omits
+//! nothing.
 //!
-//! Invariants: an update replaces the index atomically by another sorted one. A file counts as indexed only if it still has
-//! the record of its last line: the name of an archive may be that of another one by now.
+//! Invariants: an update replaces the index atomically by another sorted one. A file counts as
+//! indexed only if it still has the record of its last line: the name of an archive may be that of
+//! another one by now.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -21,7 +24,8 @@ use super::parsed_heads::ParsedHeads;
 use super::tail::{Record, Records};
 use crate::store::readable_by_umask;
 
-/// The fields of a line besides URL and time. Numbers are strings, as the tools for such files expect.
+/// The fields of a line besides URL and time. Numbers are strings, as the tools for such files
+/// expect.
 #[derive(Debug, Serialize, Deserialize)]
 struct IndexFields {
     url: String,
@@ -35,9 +39,9 @@ struct IndexFields {
     filename: String,
 }
 
-/// Updates the index at `index` from the files of an archive. Returns the number of new lines. A file that is no longer
-/// the one that was indexed is indexed from its start. Cost: reading the new part of the archive, or all of it if it is
-/// compressed; memory for the new lines.
+/// Updates the index at `index` from the files of an archive. Returns the number of new lines. A
+/// file that is no longer the one that was indexed is indexed from its start. Cost: reading the new
+/// part of the archive, or all of it if it is compressed; memory for the new lines.
 ///
 /// # Errors
 /// Fails if a file cannot be read or written, or if `index` is not a CDXJ file.
@@ -88,7 +92,9 @@ impl LastLine {
     /// Returns whether the file at `path` has the record of the line.
     fn is_in(&self, path: &Path, name: &str) -> io::Result<bool> {
         let file = File::open(path)?;
-        let Some(record) = Records::of(&file, is_gzip(path), self.begin)?.next()? else { return Ok(false) };
+        let Some(record) = Records::of(&file, is_gzip(path), self.begin)?.next()? else {
+            return Ok(false);
+        };
         Ok(line_of(&record, name)?.as_ref() == Some(&self.text))
     }
 }
@@ -98,7 +104,8 @@ fn last_lines(file: &File) -> io::Result<HashMap<String, LastLine>> {
     let mut lasts: HashMap<String, LastLine> = HashMap::new();
     for text in BufReader::new(file).lines() {
         let text = text?;
-        let invalid = || io::Error::new(io::ErrorKind::InvalidData, format!("invalid CDXJ line: {text:.80}"));
+        let invalid =
+            || io::Error::new(io::ErrorKind::InvalidData, format!("invalid CDXJ line: {text:.80}"));
         let fields = fields_of(&text).ok_or_else(invalid)?;
         let begin = fields.offset.parse::<u64>().map_err(|_| invalid())?;
         let len = fields.length.parse().map_err(|_| invalid())?;
@@ -129,11 +136,15 @@ fn collect(path: &Path, name: &str, from: u64, lines: &mut Vec<String>) -> io::R
 fn line_of(record: &Record, name: &str) -> io::Result<Option<String>> {
     let head = ParsedHeads::of(&record.head);
     let kind = head.warc("warc-type").unwrap_or_default();
-    let (true, Some(url)) = (matches!(kind, "response" | "revisit"), head.warc("warc-target-uri")) else {
+    let (true, Some(url)) = (matches!(kind, "response" | "revisit"), head.warc("warc-target-uri"))
+    else {
         return Ok(None);
     };
     let Ok(parsed) = Url::parse(url) else { return Ok(None) };
-    let time = head.warc("warc-date").and_then(|date| DateTime::parse_from_rfc3339(date).ok()).unwrap_or_default();
+    let time = head
+        .warc("warc-date")
+        .and_then(|date| DateTime::parse_from_rfc3339(date).ok())
+        .unwrap_or_default();
     let digest = head.warc("warc-payload-digest").unwrap_or_default();
     let fields = IndexFields {
         url: url.to_owned(),
@@ -145,7 +156,11 @@ fn line_of(record: &Record, name: &str) -> io::Result<Option<String>> {
         filename: name.to_owned(),
     };
     let json = serde_json::to_string(&fields).map_err(io::Error::other)?;
-    Ok(Some(format!("{} {} {json}", surt(&parsed), time.with_timezone(&Utc).format("%Y%m%d%H%M%S"))))
+    Ok(Some(format!(
+        "{} {} {json}",
+        surt(&parsed),
+        time.with_timezone(&Utc).format("%Y%m%d%H%M%S")
+    )))
 }
 
 /// Writes the old and the new lines, sorted, without the old ones of the files in `replaced`.
@@ -154,8 +169,10 @@ fn merge(
     new: &[String],
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let is_replaced =
-        |line: &str| !replaced.is_empty() && fields_of(line).is_some_and(|fields| replaced.contains(&fields.filename));
+    let is_replaced = |line: &str| {
+        !replaced.is_empty()
+            && fields_of(line).is_some_and(|fields| replaced.contains(&fields.filename))
+    };
     let mut new = new.iter().peekable();
     if let Some(old) = old {
         for line in BufReader::new(old).lines() {
@@ -175,9 +192,9 @@ fn merge(
     out.flush()
 }
 
-/// Returns the form of a URL that sorts by its host from the right: `http://www.example.com/a?b` becomes
-/// `com,example)/a?b`. As in other tools, `www.`, letter case, the order of the query's parts, and the usual session
-/// ids in it make no difference.
+/// Returns the form of a URL that sorts by its host from the right: `http://www.example.com/a?b`
+/// becomes `com,example)/a?b`. As in other tools, `www.`, letter case, the order of the query's
+/// parts, and the usual session ids in it make no difference.
 ///
 /// ```
 /// use fetchwise_fetchers::store::warc::cdxj::surt;
@@ -186,7 +203,11 @@ fn merge(
 pub fn surt(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default().to_ascii_lowercase();
     let host = without_www(&host);
-    let is_ipv6 = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6());
+    let is_ipv6 = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>()
+        .is_ok_and(|ip| ip.is_ipv6());
     let mut surt: String = match is_ipv6 {
         true => host.trim_start_matches('[').trim_end_matches(']').to_owned(),
         false => host.rsplit('.').collect::<Vec<_>>().join(","),
@@ -211,7 +232,8 @@ pub fn surt(url: &Url) -> String {
 
 /// Returns the host without `www.`, `www2.` and the like.
 fn without_www(host: &str) -> &str {
-    let rest = host.strip_prefix("www").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    let rest =
+        host.strip_prefix("www").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
     rest.and_then(|rest| rest.strip_prefix('.')).filter(|rest| !rest.is_empty()).unwrap_or(host)
 }
 
@@ -223,8 +245,8 @@ fn is_session(part: &str) -> bool {
         && value.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
-/// Resolves the escapes of printable ASCII characters without a meaning in a URL. [`surt`] keeps the others, in lower
-/// case.
+/// Resolves the escapes of printable ASCII characters without a meaning in a URL. [`surt`] keeps
+/// the others, in lower case.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -253,7 +275,8 @@ mod tests {
 
     #[test]
     fn urls_sort_by_their_hosts_from_the_right() {
-        // The results of the Python package `surt`, except for path parameters that it takes for sessions.
+        // The results of the Python package `surt`, except for path parameters that it takes for
+        // sessions.
         for (url, want) in [
             ("http://127.0.0.1:8080/a/b.html", "1,0,0,127:8080)/a/b.html"),
             ("http://www.Example.com/A/?b=2&a=1&C", "com,example)/a?a=1&b=2&c"),

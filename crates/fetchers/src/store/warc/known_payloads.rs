@@ -1,7 +1,7 @@
 //! The payloads that an archive already contains, so that the same page is stored once.
 //!
-//! Invariants: memory is bounded. Beyond the maximum, the oldest payloads are forgotten and stored again when they
-//! reappear. Payloads of an earlier process are not known.
+//! Invariants: memory is bounded. Beyond the maximum, the oldest payloads are forgotten and stored
+//! again when they reappear. Payloads of an earlier process are not known.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -65,7 +65,8 @@ mod tests {
         let url: url::Url = "http://e.org/".parse().unwrap();
         let place = RecordPlace { file: Path::new("crawl.warc").into(), offset: 0 };
         let record = |n: i64| {
-            let original = Original { id: uuid::Uuid::nil(), url: url.clone(), at: Timestamp::from_millis(n) };
+            let original =
+                Original { id: uuid::Uuid::nil(), url: url.clone(), at: Timestamp::from_millis(n) };
             StoredRecord { original, place: place.clone() }
         };
         let digest = |n: usize| {
@@ -78,7 +79,11 @@ mod tests {
             known.add(digest(n), record(n as i64));
         }
         known.add(digest(7), record(-1));
-        assert_eq!(known.get(&digest(7)).unwrap().original.at, Timestamp::from_millis(-1), "the last one that has it");
+        assert_eq!(
+            known.get(&digest(7)).unwrap().original.at,
+            Timestamp::from_millis(-1),
+            "the last one that has it"
+        );
         known.add(digest(MAX_PAYLOADS), record(0));
         assert!(
             known.get(&digest(0)).is_none()

@@ -1,20 +1,21 @@
-//! An archive of all pages in WARC 1.1: requests, responses, and fetchers; one gzip member per record if the name ends
-//! in `.gz`.
+//! An archive of all pages in WARC 1.1: requests, responses, and fetchers; one gzip member per
+//! record if the name ends in `.gz`.
 //!
-//! `record` owns the format of records, `known_payloads` the payloads that are already stored, `tail` the end of an
-//! archive, [`cdxj`] its index.
+//! `record` owns the format of records, `known_payloads` the payloads that are already stored,
+//! `tail` the end of an archive, [`cdxj`] its index.
 //!
-//! The block of a `response` is what fetchwise has: status line, headers and the decoded body, so `Content-Encoding`
-//! and `Transfer-Encoding` are omitted and `Content-Length` is the decoded length. A payload that is already stored
-//! becomes a `revisit`. If the fetcher kept its requests ([`Response::exchange`](crate::fetch::Response::exchange)),
-//! each is a `request`, and each redirect a separate `response`. A `metadata` record names the fetcher.
+//! The block of a `response` is what fetchwise has: status line, headers and the decoded body, so
+//! `Content-Encoding` and `Transfer-Encoding` are omitted and `Content-Length` is the decoded
+//! length. A payload that is already stored becomes a `revisit`. If the fetcher kept its requests
+//! ([`Response::exchange`](crate::fetch::Response::exchange)), each is a `request`, and each
+//! redirect a separate `response`. A `metadata` record names the fetcher.
 //!
-//! Invariants: the records of one page are appended at a time, and removed again if that fails, so a crash can only
-//! truncate those of the last one. Memory does not grow with the page: a long body is copied from its temporary file in
-//! pieces.
-//! An archive is never referred to by its name alone: a revisit needs a record that is still where it was written.
-//! [`Warc::open`] cuts off a torn record and keeps it in a file next to the archive: no complete record is ever lost,
-//! and nothing is appended to an incomplete one.
+//! Invariants: the records of one page are appended at a time, and removed again if that fails, so
+//! a crash can only truncate those of the last one. Memory does not grow with the page: a long body
+//! is copied from its temporary file in pieces. An archive is never referred to by its name alone:
+//! a revisit needs a record that is still where it was written. [`Warc::open`] cuts off a torn
+//! record and keeps it in a file next to the archive: no complete record is ever lost, and nothing
+//! is appended to an incomplete one.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -42,7 +43,8 @@ mod tail;
 /// Bytes of a long body in memory at a time.
 const CHUNK: usize = 256 << 10;
 
-/// Maximum block length of a record that is built in memory, so that its page is appended in one write.
+/// Maximum block length of a record that is built in memory, so that its page is appended in one
+/// write.
 const IN_MEMORY: u64 = 4 << 20;
 
 /// Settings of an archive.
@@ -60,16 +62,16 @@ impl Default for WarcOptions {
 }
 
 impl WarcOptions {
-    /// Starts a new file once one has `bytes` bytes: `crawl.warc.gz` continues in `crawl-00001.warc.gz`. Default: one
-    /// file.
+    /// Starts a new file once one has `bytes` bytes: `crawl.warc.gz` continues in
+    /// `crawl-00001.warc.gz`. Default: one file.
     #[must_use]
     pub fn rotate_at(mut self, bytes: u64) -> Self {
         self.rotate_at = Some(bytes.max(1));
         self
     }
 
-    /// Sets whether each page has a `metadata` record with the fetcher, the duration and the requested URL. Default:
-    /// yes.
+    /// Sets whether each page has a `metadata` record with the fetcher, the duration and the
+    /// requested URL. Default: yes.
     #[must_use]
     pub fn metadata(mut self, write: bool) -> Self {
         self.metadata = write;
@@ -135,7 +137,8 @@ impl fmt::Display for Torn {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WarcError {
-    /// It cannot be opened, read or written, or an incomplete record cannot be moved to a separate file.
+    /// It cannot be opened, read or written, or an incomplete record cannot be moved to a separate
+    /// file.
     #[error("cannot write {}: {source}", path.display())]
     Io {
         /// Path of the archive.
@@ -170,12 +173,13 @@ impl Warc {
         Self::with(path, WarcOptions::default())
     }
 
-    /// Opens the archive at `path` and locks it until it is closed. A new archive gets a `warcinfo` record. A rotated
-    /// one continues in its last file.
+    /// Opens the archive at `path` and locks it until it is closed. A new archive gets a `warcinfo`
+    /// record. A rotated one continues in its last file.
     ///
-    /// An archive that ends with an incomplete record is cut there; that record is kept in a separate file, and
-    /// [`Warc::torn`] describes it. Cost: reading the last record. Only if the archive does not end with a complete
-    /// record is more of it read: the heads of all records, or all of it if it is compressed.
+    /// An archive that ends with an incomplete record is cut there; that record is kept in a
+    /// separate file, and [`Warc::torn`] describes it. Cost: reading the last record. Only if the
+    /// archive does not end with a complete record is more of it read: the heads of all records, or
+    /// all of it if it is compressed.
     ///
     /// # Errors
     /// See [`WarcError`].
@@ -193,7 +197,8 @@ impl Warc {
         let is_pipe = fs::metadata(&current).is_ok_and(|about| !about.is_file());
         let file = open_locked(&current, !is_pipe)?;
         let len = |file: &File| file.metadata().map(|about| about.len()).map_err(failed);
-        let torn = if !is_pipe && len(&file)? > 0 { repair_tail(&current, &file, gzip)? } else { None };
+        let torn =
+            if !is_pipe && len(&file)? > 0 { repair_tail(&current, &file, gzip)? } else { None };
         let is_new = len(&file)? == 0;
         let archive = Self {
             path: path.to_owned(),
@@ -212,7 +217,8 @@ impl Warc {
         Ok(archive)
     }
 
-    /// Returns the incomplete record that was found at the end when the archive was opened, and moved away.
+    /// Returns the incomplete record that was found at the end when the archive was opened, and
+    /// moved away.
     pub fn torn(&self) -> Option<&Torn> {
         self.torn.as_ref()
     }
@@ -224,7 +230,10 @@ impl Warc {
 
     /// Returns the first record of the file at `path`.
     fn info(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let info = format!("software: fetchwise/{}\r\nformat: WARC File Format 1.1\r\n", env!("CARGO_PKG_VERSION"));
+        let info = format!(
+            "software: fetchwise/{}\r\nformat: WARC File Format 1.1\r\n",
+            env!("CARGO_PKG_VERSION")
+        );
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         let head = Head { file: name, ..Head::new(Kind::Info, Timestamp::date()) };
         let mut record = Vec::new();
@@ -272,13 +281,17 @@ impl Warc {
         }
     }
 
-    /// Returns an unnamed file in the archive's folder, where there must be room for the record in any case.
+    /// Returns an unnamed file in the archive's folder, where there must be room for the record in
+    /// any case.
     fn scratch_file(&self) -> io::Result<File> {
         tempfile::tempfile_in(folder_of(&self.path))
     }
 
     /// Calls `write` with exclusive access to the file; removes what it wrote if it fails.
-    fn append_with(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<RecordPlace> {
+    fn append_with(
+        &self,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<RecordPlace> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(max) = self.options.rotate_at
             && end_of(&mut current.file)? >= max
@@ -305,14 +318,26 @@ impl Warc {
         if !self.options.revisits || is_empty {
             return None;
         }
-        let known = self.known_payloads.lock().unwrap_or_else(PoisonError::into_inner).get(payload).cloned();
+        let known = self
+            .known_payloads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(payload)
+            .cloned();
         known.filter(|known| {
-            self.is_pipe || is_in_place(&known.place.file, known.place.offset, known.original.id, payload)
+            self.is_pipe
+                || is_in_place(&known.place.file, known.place.offset, known.original.id, payload)
         })
     }
 
-    /// Encodes the redirects before a page, each with its request, and the request for the page itself.
-    fn encode_requests(&self, out: &mut Vec<u8>, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
+    /// Encodes the redirects before a page, each with its request, and the request for the page
+    /// itself.
+    fn encode_requests(
+        &self,
+        out: &mut Vec<u8>,
+        page: &Delivered<'_>,
+        response: Uuid,
+    ) -> io::Result<()> {
         for exchange in &page.response.exchange {
             let mut concurrent_to = response;
             let url = Some(exchange.url.clone());
@@ -329,14 +354,24 @@ impl Warc {
             }
             let block = record::request_head(&exchange.url, &exchange.request);
             let (at, peer) = (page.at, exchange.peer);
-            let head = Head { url, peer, concurrent_to: Some(concurrent_to), ..Head::new(Kind::Request, at) };
+            let head = Head {
+                url,
+                peer,
+                concurrent_to: Some(concurrent_to),
+                ..Head::new(Kind::Request, at)
+            };
             self.encode_text(out, &head, &block)?;
         }
         Ok(())
     }
 
     /// Encodes the fetcher of a page, and the duration of the fetch.
-    fn encode_metadata(&self, out: &mut Vec<u8>, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
+    fn encode_metadata(
+        &self,
+        out: &mut Vec<u8>,
+        page: &Delivered<'_>,
+        response: Uuid,
+    ) -> io::Result<()> {
         if !self.options.metadata {
             return Ok(());
         }
@@ -346,7 +381,11 @@ impl Warc {
         }
         text.push_str(&format!("fetchTimeMs: {}\r\n", page.response.duration.as_millis()));
         if let Some(consent) = page.consent {
-            text.push_str(&format!("consent: {}\r\nallowed-for: {}\r\n", consent.terms_text(), consent.allowed_text()));
+            text.push_str(&format!(
+                "consent: {}\r\nallowed-for: {}\r\n",
+                consent.terms_text(),
+                consent.allowed_text()
+            ));
         }
         let head = Head {
             url: Some(page.response.final_url.clone()),
@@ -370,8 +409,8 @@ impl Warc {
     }
 }
 
-/// Returns the path of the `number`th file of the archive at `path`: the number precedes everything after the first dot
-/// of its name.
+/// Returns the path of the `number`th file of the archive at `path`: the number precedes everything
+/// after the first dot of its name.
 fn name_of(path: &Path, number: u32) -> PathBuf {
     if number == 0 {
         return path.to_owned();
@@ -387,7 +426,8 @@ fn name_of(path: &Path, number: u32) -> PathBuf {
 /// Opens a file for appending that no other process writes.
 fn open_locked(path: &Path, readable: bool) -> Result<File, WarcError> {
     let failed = |source| WarcError::Io { path: path.to_owned(), source };
-    let file = OpenOptions::new().read(readable).create(true).append(true).open(path).map_err(failed)?;
+    let file =
+        OpenOptions::new().read(readable).create(true).append(true).open(path).map_err(failed)?;
     // On systems without locks, the file is not locked.
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(WarcError::Busy { path: path.to_owned() }),
@@ -395,16 +435,16 @@ fn open_locked(path: &Path, readable: bool) -> Result<File, WarcError> {
     }
 }
 
-/// Calls `write` to append to the file, and removes what it wrote if it fails: an incomplete record would swallow the
-/// next one. Returns the offset of what it wrote.
+/// Calls `write` to append to the file, and removes what it wrote if it fails: an incomplete record
+/// would swallow the next one. Returns the offset of what it wrote.
 fn append(file: &mut File, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<u64> {
     let whole = end_of(file)?;
     write(file).inspect_err(|_| drop(file.set_len(whole)))?;
     Ok(whole)
 }
 
-/// Returns the length of a file, which another program may have cut meanwhile; 0 for a pipe, which has none. It costs a
-/// fraction of a question for the file's metadata.
+/// Returns the length of a file, which another program may have cut meanwhile; 0 for a pipe, which
+/// has none. It costs a fraction of a question for the file's metadata.
 fn end_of(file: &mut File) -> io::Result<u64> {
     match file.seek(SeekFrom::End(0)) {
         Err(error) if error.kind() == io::ErrorKind::NotSeekable => Ok(0),
@@ -412,8 +452,8 @@ fn end_of(file: &mut File) -> io::Result<u64> {
     }
 }
 
-/// Returns whether the archive at `path` has the record `id` with this payload at `offset`, from its first to its last
-/// byte. An archive of that name may be another one, or be cut.
+/// Returns whether the archive at `path` has the record `id` with this payload at `offset`, from
+/// its first to its last byte. An archive of that name may be another one, or be cut.
 fn is_in_place(path: &Path, offset: u64, id: Uuid, payload: &Digest) -> bool {
     let record = || {
         // A pipe would wait for a writer.
@@ -444,7 +484,10 @@ fn repair_tail(path: &Path, mut file: &File, gzip: bool) -> Result<Option<Torn>,
         Tail::Whole => Ok(None),
         Tail::Damaged(at) => Err(WarcError::Damaged { path: path.to_owned(), at, len }),
         Tail::Torn(at) => {
-            let kept = file.seek(SeekFrom::Start(at)).and_then(|_| put_aside(file, path, at)).map_err(failed)?;
+            let kept = file
+                .seek(SeekFrom::Start(at))
+                .and_then(|_| put_aside(file, path, at))
+                .map_err(failed)?;
             file.set_len(at).map_err(failed)?;
             Ok(Some(Torn { archive: path.to_owned(), at, bytes: len - at, kept }))
         }
@@ -460,7 +503,9 @@ fn put_aside(mut torn: &File, path: &Path, at: u64) -> io::Result<PathBuf> {
         match OpenOptions::new().write(true).create_new(true).open(&kept) {
             Ok(mut file) => {
                 // The copy must be durable under its name before the record is cut off here.
-                let copied = io::copy(&mut torn, &mut file).and_then(|_| file.sync_all()).and_then(|()| sync_dir(path));
+                let copied = io::copy(&mut torn, &mut file)
+                    .and_then(|_| file.sync_all())
+                    .and_then(|()| sync_dir(path));
                 if let Err(error) = copied {
                     drop(fs::remove_file(&kept));
                     return Err(error);
@@ -494,7 +539,8 @@ impl Store for Warc {
 
     fn put_body(&self, page: &Delivered<'_>) -> io::Result<StoredBody> {
         let response = page.response;
-        let http_head = record::response_head(response.status, &response.headers, response.body.len());
+        let http_head =
+            record::response_head(response.status, &response.headers, response.body.len());
         let whole = Block { head: &http_head, body: Some(&response.body) };
         let (of_whole, of_payload) = whole.digests()?;
         let is_empty = response.body.is_empty();
@@ -505,7 +551,10 @@ impl Store for Warc {
             payload: Some(of_payload),
             // The server closed the connection before the announced length.
             truncated: response.truncated.then_some("disconnect"),
-            ..Head::new(known.as_ref().map_or(Kind::Response, |it| Kind::Revisit(it.original.clone())), page.at)
+            ..Head::new(
+                known.as_ref().map_or(Kind::Response, |it| Kind::Revisit(it.original.clone())),
+                page.at,
+            )
         };
         let block = match &known {
             Some(_) => (record::digest(&http_head), Block { body: None, ..whole }),
@@ -516,7 +565,10 @@ impl Store for Warc {
             let original = Original { id: head.id, url: response.final_url.clone(), at: page.at };
             let new = StoredRecord { original, place };
             if !is_empty && self.options.revisits {
-                self.known_payloads.lock().unwrap_or_else(PoisonError::into_inner).add(of_payload, new.clone());
+                self.known_payloads
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .add(of_payload, new.clone());
             }
             new
         });
@@ -533,13 +585,15 @@ impl Store for Warc {
 
     fn holds(&self, body: &StoredBody) -> bool {
         body.record.as_ref().is_some_and(|record| {
-            original_of(record)
-                .is_some_and(|(original, payload)| is_in_place(&body.file, record.offset, original.id, &payload))
+            original_of(record).is_some_and(|(original, payload)| {
+                is_in_place(&body.file, record.offset, original.id, &payload)
+            })
         })
     }
 
     fn put_not_modified(&self, page: &Delivered<'_>, earlier: &StoredBody) -> io::Result<()> {
-        let original = earlier.record.as_ref().filter(|_| self.holds(earlier)).and_then(original_of);
+        let original =
+            earlier.record.as_ref().filter(|_| self.holds(earlier)).and_then(original_of);
         let (original, payload) = original.ok_or_else(|| body_is_gone(&earlier.file))?;
         let response = page.response;
         let block = record::not_modified_head(response.status, &response.headers);
@@ -557,6 +611,7 @@ impl Store for Warc {
 /// Returns the record and the digest of its payload.
 fn original_of(record: &ArchiveRecord) -> Option<(Original, record::Digest)> {
     let id = Uuid::parse_str(&record.id).ok()?;
-    let original = Original { id, url: record.url.parse().ok()?, at: Timestamp::from_millis(record.at) };
+    let original =
+        Original { id, url: record.url.parse().ok()?, at: Timestamp::from_millis(record.at) };
     Some((original, record::digest_of(&record.payload)?))
 }

@@ -17,7 +17,11 @@ impl<'h> ParsedHeads<'h> {
         let (warc, http) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
         let http = http.split_once("\r\n\r\n").map_or(http, |(head, _)| head);
         let fields = |head: &'h str| -> Vec<(&'h str, &'h str)> {
-            head.split("\r\n").skip(1).filter_map(|line| line.split_once(':')).map(|(n, v)| (n, v.trim())).collect()
+            head.split("\r\n")
+                .skip(1)
+                .filter_map(|line| line.split_once(':'))
+                .map(|(n, v)| (n, v.trim()))
+                .collect()
         };
         let status = http.split("\r\n").next().and_then(|line| line.split(' ').nth(1));
         Self { warc: fields(warc), status, http: fields(http) }
@@ -35,7 +39,12 @@ impl<'h> ParsedHeads<'h> {
 
     /// Returns the type of the response, `unk` if it names none.
     pub(super) fn mime(&self) -> String {
-        let mime = field(&self.http, "content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        let mime = field(&self.http, "content-type")
+            .unwrap_or_default()
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim();
         if mime.is_empty() { "unk".to_owned() } else { mime.to_ascii_lowercase() }
     }
 }

@@ -1,7 +1,7 @@
 //! The records of WARC 1.1: their heads, and the digests in them.
 //!
-//! Owns: the fields of a record, their names and their order. The same page gives the same fields, those of the
-//! standard first.
+//! Owns: the fields of a record, their names and their order. The same page gives the same fields,
+//! those of the standard first.
 //!
 //! Invariants: no external text ends a line of a head.
 //!
@@ -53,7 +53,8 @@ pub(super) struct Original {
     pub(super) at: Timestamp,
 }
 
-/// A SHA-1 digest, by which archives compare payloads. It identifies copies and is not a protection against forgery.
+/// A SHA-1 digest, by which archives compare payloads. It identifies copies and is not a protection
+/// against forgery.
 pub(super) type Digest = [u8; 20];
 
 /// The head of a record, without its length.
@@ -105,7 +106,9 @@ impl Head {
             Kind::Info => ("warcinfo", "application/warc-fields"),
             Kind::Request => ("request", "application/http; msgtype=request"),
             Kind::Response => ("response", "application/http; msgtype=response"),
-            Kind::Revisit(_) | Kind::NotModified(_) => ("revisit", "application/http; msgtype=response"),
+            Kind::Revisit(_) | Kind::NotModified(_) => {
+                ("revisit", "application/http; msgtype=response")
+            }
             Kind::Metadata => ("metadata", "application/warc-fields"),
         };
         field("WARC-Type", kind);
@@ -172,7 +175,8 @@ impl Block<'_> {
 
     /// Returns its digest, and the one of its body.
     pub(super) fn digests(&self) -> io::Result<(Digest, Digest)> {
-        let mut digests = Digests { of_block: Sha1::new_with_prefix(self.head), of_body: Sha1::new() };
+        let mut digests =
+            Digests { of_block: Sha1::new_with_prefix(self.head), of_body: Sha1::new() };
         Block { head: b"", ..*self }.write_to(&mut digests)?;
         Ok((digests.of_block.finalize().into(), digests.of_body.finalize().into()))
     }
@@ -213,16 +217,21 @@ pub(super) fn write(out: &mut impl Write, head: &[u8], block: Block<'_>) -> io::
     out.write_all(RECORD_END)
 }
 
-/// Returns the error of a body with another number of bytes than at its arrival: its file was truncated.
+/// Returns the error of a body with another number of bytes than at its arrival: its file was
+/// truncated.
 fn cut_short() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the page is shorter than at its arrival")
 }
 
-/// Returns the stored head of an HTTP response: without the headers of the transfer, and with the actual length.
+/// Returns the stored head of an HTTP response: without the headers of the transfer, and with the
+/// actual length.
 pub(super) fn response_head(status: u16, headers: &[Header], len: u64) -> Vec<u8> {
-    let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    let reason =
+        http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let mut head = format!("HTTP/1.1 {status} {}\r\n", reason.unwrap_or_default()).into_bytes();
-    let kept = headers.iter().filter(|h| !TRANSFER_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)));
+    let kept = headers
+        .iter()
+        .filter(|h| !TRANSFER_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)));
     push_headers(&mut head, kept);
     head.extend_from_slice(format!("Content-Length: {len}\r\n\r\n").as_bytes());
     head
@@ -230,9 +239,12 @@ pub(super) fn response_head(status: u16, headers: &[Header], len: u64) -> Vec<u8
 
 /// Returns the stored head of a 304, which has no body.
 pub(super) fn not_modified_head(status: u16, headers: &[Header]) -> Vec<u8> {
-    let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    let reason =
+        http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let mut head = format!("HTTP/1.1 {status} {}\r\n", reason.unwrap_or_default()).into_bytes();
-    let kept = headers.iter().filter(|h| !TRANSFER_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)));
+    let kept = headers
+        .iter()
+        .filter(|h| !TRANSFER_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)));
     push_headers(&mut head, kept);
     head.extend_from_slice(b"\r\n");
     head
@@ -244,14 +256,18 @@ pub(super) fn request_head(url: &Url, headers: &[Header]) -> Vec<u8> {
     let mut head = format!("GET {}{query} HTTP/1.1\r\n", url.path()).into_bytes();
     // Credentials do not belong in an archive that others read.
     let secrets = ["authorization", "cookie", "proxy-authorization"];
-    push_headers(&mut head, headers.iter().filter(|h| !secrets.iter().any(|name| h.name.eq_ignore_ascii_case(name))));
+    push_headers(
+        &mut head,
+        headers.iter().filter(|h| !secrets.iter().any(|name| h.name.eq_ignore_ascii_case(name))),
+    );
     head.extend_from_slice(b"\r\n");
     head
 }
 
 fn push_headers<'a>(head: &mut Vec<u8>, headers: impl Iterator<Item = &'a Header>) {
     for header in headers {
-        // A header with a line break would become two; no parser produces one, and none may get into an archive.
+        // A header with a line break would become two; no parser produces one, and none may get
+        // into an archive.
         if http::HeaderName::from_bytes(header.name.as_bytes()).is_err() {
             continue;
         }

@@ -1,15 +1,16 @@
 //! The end of an archive: a complete record, a torn one, or other bytes.
 //!
-//! A crash in the middle of a write leaves the beginning of a record. Readers would lose a record that is appended to
-//! it, so it must be cut off first. The check searches backwards from the end for a record that ends exactly there,
-//! which costs as much as reading the last record. Only if there is none are all records read from the first one on: a
-//! plain archive by their lengths, a compressed one entirely.
+//! A crash in the middle of a write leaves the beginning of a record. Readers would lose a record
+//! that is appended to it, so it must be cut off first. The check searches backwards from the end
+//! for a record that ends exactly there, which costs as much as reading the last record. Only if
+//! there is none are all records read from the first one on: a plain archive by their lengths, a
+//! compressed one entirely.
 //!
-//! Invariants: a torn tail is the beginning of one record and nothing else. In doubt it is reported as damaged and left
-//! to a person. No file is changed.
+//! Invariants: a torn tail is the beginning of one record and nothing else. In doubt it is reported
+//! as damaged and left to a person. No file is changed.
 //!
-//! Not promised: a page that is itself an archive, and was cut off exactly at the end of one of its records, looks like
-//! a complete record.
+//! Not promised: a page that is itself an archive, and was cut off exactly at the end of one of its
+//! records, looks like a complete record.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -28,7 +29,8 @@ pub(super) enum Tail {
     Damaged(u64),
 }
 
-/// Inspects the end of `file`, which is not being written, and has one gzip member per record if `gzip`.
+/// Inspects the end of `file`, which is not being written, and has one gzip member per record if
+/// `gzip`.
 ///
 /// # Errors
 /// Fails if the file cannot be read.
@@ -154,8 +156,8 @@ impl Archive<'_> {
         }
     }
 
-    /// Returns whether the record that is cut off at `start` may just have a wrong length, so that others follow. A
-    /// compressed record has a checksum, and was read to the end of the file.
+    /// Returns whether the record that is cut off at `start` may just have a wrong length, so that
+    /// others follow. A compressed record has a checksum, and was read to the end of the file.
     fn holds_a_record_after(&self, start: u64) -> io::Result<bool> {
         if self.gzip {
             return Ok(false);
@@ -212,7 +214,9 @@ impl Archive<'_> {
             length = length.or_else(|| content_length(&line));
         }
         let body = start + (MAX_HEAD - head.limit());
-        let Some(end) = length.and_then(|length| body.checked_add(length)?.checked_add(END.len() as u64)) else {
+        let Some(end) =
+            length.and_then(|length| body.checked_add(length)?.checked_add(END.len() as u64))
+        else {
             return Ok(RecordProbe::Nothing);
         };
         if end > self.len {
@@ -231,7 +235,11 @@ impl Archive<'_> {
 
     /// Returns the positions where records may begin, last one first, down to `from`.
     fn starts(&self, from: u64) -> Starts<'_> {
-        let (needle, skip) = if self.gzip { (MEMBER.to_vec(), 0) } else { ([END, RECORD].concat(), END.len() as u64) };
+        let (needle, skip) = if self.gzip {
+            (MEMBER.to_vec(), 0)
+        } else {
+            ([END, RECORD].concat(), END.len() as u64)
+        };
         Starts { archive: self, needle, skip, from, searched: self.len, found: Vec::new() }
     }
 }
@@ -262,7 +270,9 @@ impl Starts<'_> {
             let len = self.searched - low + self.needle.len() as u64 - 1;
             let mut chunk = Vec::new();
             self.archive.reader_at(low)?.take(len).read_to_end(&mut chunk)?;
-            self.found = memmem::find_iter(&chunk, &self.needle).map(|at| low + at as u64 + self.skip).collect();
+            self.found = memmem::find_iter(&chunk, &self.needle)
+                .map(|at| low + at as u64 + self.skip)
+                .collect();
             self.searched = low;
         }
     }

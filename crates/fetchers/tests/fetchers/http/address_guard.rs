@@ -19,8 +19,10 @@ async fn loopback_is_not_dialled_unless_it_is_allowed() {
     bounded(async {
         let server = Server::http(|_| response(200, "inside")).await;
         let port = server.addr.port();
-        let names =
-            Names::of(&[("inside.example", &[&["127.0.0.1"]]), ("v6.example", &[&["::1", "::ffff:127.0.0.1"]])]);
+        let names = Names::of(&[
+            ("inside.example", &[&["127.0.0.1"]]),
+            ("v6.example", &[&["::1", "::ffff:127.0.0.1"]]),
+        ]);
         let shut = HttpFetcher::builder().resolver(names).build().unwrap();
         for host in [
             "127.0.0.1",
@@ -50,9 +52,16 @@ async fn loopback_is_not_dialled_unless_it_is_allowed() {
         }
         let system = HttpFetcher::new(AddressGuard::default()).unwrap();
         let url = format!("http://localhost:{port}/").parse().unwrap();
-        assert_eq!(get_with(&system, &url, &limits()).await.unwrap_err().kind, ErrorKind::RefusedAddress);
+        assert_eq!(
+            get_with(&system, &url, &limits()).await.unwrap_err().kind,
+            ErrorKind::RefusedAddress
+        );
         assert_eq!(server.connections(), 0);
-        assert_eq!(body(&get(&server.url("/")).await.unwrap()), b"inside", "the server was running all the time");
+        assert_eq!(
+            body(&get(&server.url("/")).await.unwrap()),
+            b"inside",
+            "the server was running all the time"
+        );
     })
     .await;
 }
@@ -80,7 +89,8 @@ async fn each_hop_of_a_redirect_is_checked() {
             "http://[::ffff:10.0.0.1]/",
             "https://192.168.0.1/",
         ] {
-            let error = get_with(&fetcher, &server.url(&format!("/?{to}")), &limits()).await.unwrap_err();
+            let error =
+                get_with(&fetcher, &server.url(&format!("/?{to}")), &limits()).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::RefusedAddress, "{to}: {error}");
         }
         assert_eq!(forbidden.connections(), 0);
@@ -107,12 +117,17 @@ async fn only_checked_addresses_are_dialled() {
         let fetcher = builder().resolver(Arc::clone(&names) as Arc<dyn Resolve>).build().unwrap();
         for (host, kinds) in [
             ("mixed.example", [ErrorKind::NetworkError, ErrorKind::NetworkError]),
-            // A changing answer gains nothing between check and dialling: there is one lookup per connection.
+            // A changing answer gains nothing between check and dialling: there is one lookup per
+            // connection.
             ("rebound.example", [ErrorKind::NetworkError, ErrorKind::RefusedAddress]),
         ] {
             for kind in kinds {
                 let url = format!("http://{host}:{port}/").parse().unwrap();
-                assert_eq!(get_with(&fetcher, &url, &limits()).await.unwrap_err().kind, kind, "{host}");
+                assert_eq!(
+                    get_with(&fetcher, &url, &limits()).await.unwrap_err().kind,
+                    kind,
+                    "{host}"
+                );
             }
         }
         assert_eq!(forbidden.connections(), 0);
@@ -125,15 +140,23 @@ async fn only_checked_addresses_are_dialled() {
 async fn the_next_address_is_tried_when_one_fails() {
     bounded(async {
         let (server, _refusing) = loop {
-            let server = Server::http(|request| response(200, request.headers()["host"].as_bytes().to_vec())).await;
-            let refusing = [3, 4].map(|n| RefusingPort::at((Ipv4Addr::new(127, 0, 0, n), server.addr.port())));
+            let server = Server::http(|request| {
+                response(200, request.headers()["host"].as_bytes().to_vec())
+            })
+            .await;
+            let refusing =
+                [3, 4].map(|n| RefusingPort::at((Ipv4Addr::new(127, 0, 0, n), server.addr.port())));
             if refusing.iter().all(Result::is_ok) {
                 break (server, refusing);
             }
         };
         let port = server.addr.port();
-        let names = Names::of(&[("many.example", &[&["127.0.0.3", "127.0.0.4", "127.0.0.1", "127.0.0.1"]])]);
-        let fetcher = HttpFetcher::builder().guard(opened(&["127.0.0.0/8"])).resolver(names).build().unwrap();
+        let names = Names::of(&[(
+            "many.example",
+            &[&["127.0.0.3", "127.0.0.4", "127.0.0.1", "127.0.0.1"]],
+        )]);
+        let fetcher =
+            HttpFetcher::builder().guard(opened(&["127.0.0.0/8"])).resolver(names).build().unwrap();
         let url = format!("http://many.example:{port}/").parse().unwrap();
         let response = get_with(&fetcher, &url, &limits()).await.unwrap();
         assert_eq!(body(&response), format!("many.example:{port}").into_bytes());
@@ -158,14 +181,19 @@ async fn the_next_address_is_tried_when_one_does_not_respond() {
         };
         let port = server.addr.port();
         let mut queued = Vec::new();
-        let connect =
-            || tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(full.local_addr().unwrap()));
+        let connect = || {
+            tokio::time::timeout(
+                Duration::from_millis(200),
+                TcpStream::connect(full.local_addr().unwrap()),
+            )
+        };
         while let Ok(stream) = connect().await {
             queued.push(stream.unwrap());
             assert!(queued.len() < 20, "the queue never fills");
         }
         let names = Names::of(&[("slow.example", &[&["127.0.0.2", "127.0.0.1"]])]);
-        let fetcher = HttpFetcher::builder().guard(opened(&["127.0.0.0/8"])).resolver(names).build().unwrap();
+        let fetcher =
+            HttpFetcher::builder().guard(opened(&["127.0.0.0/8"])).resolver(names).build().unwrap();
         let url = format!("http://slow.example:{port}/").parse().unwrap();
         let response = get_with(&fetcher, &url, &limits()).await.unwrap();
         assert_eq!(body(&response), b"second");
@@ -180,7 +208,9 @@ async fn a_name_that_does_not_resolve_is_a_dns_error() {
         let names = Names::of(&[("nowhere.example", &[&[]])]);
         let fetcher = builder().resolver(names).build().unwrap();
         for host in ["nowhere.example", "unknown.example"] {
-            let error = get_with(&fetcher, &format!("https://{host}/").parse().unwrap(), &limits()).await.unwrap_err();
+            let error = get_with(&fetcher, &format!("https://{host}/").parse().unwrap(), &limits())
+                .await
+                .unwrap_err();
             assert_eq!(error.kind, ErrorKind::DnsError);
             assert!(error.message.contains(host), "{error}");
         }
@@ -199,7 +229,9 @@ async fn a_resolver_that_hangs_is_cut_off_by_the_deadline() {
     bounded(async {
         let fetcher = builder().resolver(Arc::new(Hangs)).build().unwrap();
         let limits = Limits { deadline: Duration::from_millis(100), ..limits() };
-        let error = get_with(&fetcher, &"http://slow.example/".parse().unwrap(), &limits).await.unwrap_err();
+        let error = get_with(&fetcher, &"http://slow.example/".parse().unwrap(), &limits)
+            .await
+            .unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout);
     })
     .await;

@@ -1,5 +1,6 @@
-//! Responses made of parts at random, from a fixed seed, and what browsers read in them: heads, content codings and
-//! cookies. Each expectation is written down here from the standards, without the code that it is about.
+//! Responses made of parts at random, from a fixed seed, and what browsers read in them: heads,
+//! content codings and cookies. Each expectation is written down here from the standards, without
+//! the code that it is about.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % sides
     }
 
@@ -40,8 +42,15 @@ async fn fetched(wires: Vec<Vec<u8>>) -> Vec<Result<Response, FetchError>> {
                     Err(_) => return,
                 }
             }
-            let path = String::from_utf8_lossy(&head).split(' ').nth(1).map(str::to_owned).unwrap_or_default();
-            let Some(wire) = path.trim_matches('/').parse().ok().and_then(|n: usize| wires.get(n)) else { return };
+            let path = String::from_utf8_lossy(&head)
+                .split(' ')
+                .nth(1)
+                .map(str::to_owned)
+                .unwrap_or_default();
+            let Some(wire) = path.trim_matches('/').parse().ok().and_then(|n: usize| wires.get(n))
+            else {
+                return;
+            };
             let _ = stream.write_all(wire).await;
             let _ = stream.shutdown().await;
             read_to_close(&mut stream).await;
@@ -59,27 +68,51 @@ async fn fetched(wires: Vec<Vec<u8>>) -> Vec<Result<Response, FetchError>> {
 /// The body that browsers read, and whether it is complete; none for an error.
 type Expected = Option<(Vec<u8>, bool)>;
 
-/// Returns a head of parts at random, and what browsers make of it before `body` and the end of the connection.
+/// Returns a head of parts at random, and what browsers make of it before `body` and the end of the
+/// connection.
 fn random_head(dice: &mut Dice, body: &[u8]) -> (Vec<u8>, Expected) {
     let end = dice.of(&["\r\n", "\r\n", "\n", "\r\r\n"]);
     let before = dice.of(&["", "", "", "\r\n", "\n\n"]);
-    let status = dice.of(&["HTTP/1.1 200 OK", "HTTP/1.1  200 OK", "HTTP/1.0 200", "HTTP/1.1 200 ", "http/1.1 200OK"]);
+    let status = dice.of(&[
+        "HTTP/1.1 200 OK",
+        "HTTP/1.1  200 OK",
+        "HTTP/1.0 200",
+        "HTTP/1.1 200 ",
+        "http/1.1 200OK",
+    ]);
     let mut head = format!("{before}{status}{end}");
     let mut lengths = Vec::new();
     for _ in 0..dice.below(4) {
-        let name = dice.of(&["Content-Length", "content-length", "Content-Length ", "CONTENT-LENGTH"]);
-        let value = dice.of(&["3", "4", "4", "9", "-1", "+4", "4.0", "", "x", "4, 4", "99999999999999999999999"]);
+        let name =
+            dice.of(&["Content-Length", "content-length", "Content-Length ", "CONTENT-LENGTH"]);
+        let value = dice.of(&[
+            "3",
+            "4",
+            "4",
+            "9",
+            "-1",
+            "+4",
+            "4.0",
+            "",
+            "x",
+            "4, 4",
+            "99999999999999999999999",
+        ]);
         head += &format!("{name}: {value}{end}");
         lengths.extend(value.split(',').map(|value| value.trim().to_owned()));
     }
     if dice.below(3) == 0 {
-        head += &format!("{}{end}", dice.of(&["X-Folded: a\r\n b", "X : y", "no colon", "(bad): z", "X: caf\u{e9}"]));
+        head += &format!(
+            "{}{end}",
+            dice.of(&["X-Folded: a\r\n b", "X : y", "no colon", "(bad): z", "X: caf\u{e9}"])
+        );
     }
     head += if end == "\n" { "\n" } else { "\r\n" };
-    let mut number = |text: &String| match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => text.parse::<usize>().ok(),
-        false => None,
-    };
+    let mut number =
+        |text: &String| match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => text.parse::<usize>().ok(),
+            false => None,
+        };
     let numbers: Vec<Option<usize>> = lengths.iter().map(&mut number).collect();
     let expected = match numbers.first() {
         None => Some((body.to_vec(), true)),
@@ -139,7 +172,11 @@ async fn content_codings_in_any_order_and_spelling_are_undone() {
             for _ in 0..dice.below(3) {
                 let coding = dice.of(&["gzip", "x-gzip", "deflate", "br", "zstd", "identity"]);
                 wire = encoded(coding, &wire).await;
-                names.push(if dice.below(3) == 0 { coding.to_ascii_uppercase() } else { coding.to_owned() });
+                names.push(if dice.below(3) == 0 {
+                    coding.to_ascii_uppercase()
+                } else {
+                    coding.to_owned()
+                });
             }
             let label = match dice.below(3) {
                 _ if names.is_empty() => String::new(),
@@ -147,8 +184,14 @@ async fn content_codings_in_any_order_and_spelling_are_undone() {
                 1 => format!("content-encoding: {}\r\n", names.join(",")),
                 _ => format!("Content-Encoding:  {} \r\n", names.join(" , ")),
             };
-            let length = if dice.below(2) == 0 { format!("Content-Length: {}\r\n", wire.len()) } else { String::new() };
-            wires.push([format!("HTTP/1.1 200 OK\r\n{label}{length}\r\n").as_bytes(), &wire].concat());
+            let length = if dice.below(2) == 0 {
+                format!("Content-Length: {}\r\n", wire.len())
+            } else {
+                String::new()
+            };
+            wires.push(
+                [format!("HTTP/1.1 200 OK\r\n{label}{length}\r\n").as_bytes(), &wire].concat(),
+            );
             pages.push((label, page));
         }
         for ((label, page), found) in pages.iter().zip(fetched(wires).await) {
@@ -159,12 +202,12 @@ async fn content_codings_in_any_order_and_spelling_are_undone() {
     .await;
 }
 
-/// What a line does to the cookies of a client: the name and the path of a cookie, and what is sent of it, if it is not
-/// taken away.
+/// What a line does to the cookies of a client: the name and the path of a cookie, and what is sent
+/// of it, if it is not taken away.
 type Change = ((String, &'static str), Option<String>);
 
-/// Returns a `Set-Cookie` line of parts at random, and its effect on what a browser that reads it for `/n/set` sends to
-/// `/n/mirror` over plain HTTP (RFC 6265bis, sections 5.6 and 5.7).
+/// Returns a `Set-Cookie` line of parts at random, and its effect on what a browser that reads it
+/// for `/n/set` sends to `/n/mirror` over plain HTTP (RFC 6265bis, sections 5.6 and 5.7).
 fn random_cookie(dice: &mut Dice) -> (String, Option<Change>) {
     let name = dice.of(&["a", "b", "A", " a ", "na me", "", "\u{e9}"]);
     let value = dice.of(&["1", "", " x y ", "\"q\"", "a=b", "caf\u{e9}", "1,2"]);
@@ -210,19 +253,27 @@ fn random_cookie(dice: &mut Dice) -> (String, Option<Change>) {
 async fn cookies_of_any_parts_are_sent_as_browsers_send_them() {
     bounded(async {
         let mut dice = Dice(SEED ^ 2);
-        let cases: Vec<Vec<_>> =
-            (0..300).map(|_| (0..1 + dice.below(2)).map(|_| random_cookie(&mut dice)).collect()).collect();
-        let lines: Arc<Vec<Vec<String>>> =
-            Arc::new(cases.iter().map(|case: &Vec<_>| case.iter().map(|(line, _)| line.clone()).collect()).collect());
+        let cases: Vec<Vec<_>> = (0..300)
+            .map(|_| (0..1 + dice.below(2)).map(|_| random_cookie(&mut dice)).collect())
+            .collect();
+        let lines: Arc<Vec<Vec<String>>> = Arc::new(
+            cases
+                .iter()
+                .map(|case: &Vec<_>| case.iter().map(|(line, _)| line.clone()).collect())
+                .collect(),
+        );
         let server = Server::http(move |request| {
             let path = request.uri().path();
             let Some(path) = path.strip_suffix("/set") else {
-                let cookies = request.headers().get("cookie").map(|value| value.as_bytes().to_vec());
+                let cookies =
+                    request.headers().get("cookie").map(|value| value.as_bytes().to_vec());
                 return response(200, cookies.unwrap_or_default());
             };
             let mut moved = redirect(302, &format!("{path}/mirror"));
             for line in &lines[path.trim_matches('/').parse::<usize>().unwrap()] {
-                moved.headers_mut().append("set-cookie", http::HeaderValue::from_bytes(line.as_bytes()).unwrap());
+                moved
+                    .headers_mut()
+                    .append("set-cookie", http::HeaderValue::from_bytes(line.as_bytes()).unwrap());
             }
             moved
         })
@@ -236,13 +287,19 @@ async fn cookies_of_any_parts_are_sent_as_browsers_send_them() {
                     None => jar.remove(cookie),
                 };
             }
-            let found = get_with(&fetcher, &server.url(&format!("/{n}/set")), &limits).await.unwrap();
+            let found =
+                get_with(&fetcher, &server.url(&format!("/{n}/set")), &limits).await.unwrap();
             let found = String::from_utf8(body(&found)).unwrap();
             let mut found: Vec<&str> = found.split("; ").filter(|pair| !pair.is_empty()).collect();
             found.sort_unstable();
             let mut expected: Vec<&str> = jar.values().map(String::as_str).collect();
             expected.sort_unstable();
-            assert_eq!(found, expected, "{:?}", case.iter().map(|(line, _)| line).collect::<Vec<_>>());
+            assert_eq!(
+                found,
+                expected,
+                "{:?}",
+                case.iter().map(|(line, _)| line).collect::<Vec<_>>()
+            );
         }
     })
     .await;

@@ -54,7 +54,12 @@ async fn a_response_that_is_not_http_is_a_network_error() {
             b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
         ] {
             let server = Server::canned(wire).await;
-            assert_eq!(error_kind(&server.url("/")).await, ErrorKind::NetworkError, "{}", wire.escape_ascii());
+            assert_eq!(
+                error_kind(&server.url("/")).await,
+                ErrorKind::NetworkError,
+                "{}",
+                wire.escape_ascii()
+            );
         }
         let refusing = RefusingPort::on(Ipv4Addr::LOCALHOST).unwrap();
         let gone = refusing.address();
@@ -68,7 +73,9 @@ async fn a_response_that_is_not_http_is_a_network_error() {
 #[tokio::test]
 async fn a_url_that_cannot_be_requested_is_an_invalid_url() {
     bounded(async {
-        for text in ["ftp://127.0.0.1/", "file:///etc/passwd", "data:text/plain,x", "mailto:a@b.example"] {
+        for text in
+            ["ftp://127.0.0.1/", "file:///etc/passwd", "data:text/plain,x", "mailto:a@b.example"]
+        {
             assert_eq!(error_kind(&text.parse().unwrap()).await, ErrorKind::InvalidUrl, "{text}");
         }
         let long = format!("http://127.0.0.1:9/{}", "a".repeat(10 << 20)).parse().unwrap();
@@ -77,7 +84,11 @@ async fn a_url_that_cannot_be_requested_is_an_invalid_url() {
         assert!(error.message.len() < 200, "the message does not repeat the URL");
 
         let server = Server::http(|request| response(200, request.uri().path().to_owned())).await;
-        assert_eq!(body(&get(&server.url("/a\0b")).await.unwrap()), b"/a%00b", "a NUL byte is escaped in a path");
+        assert_eq!(
+            body(&get(&server.url("/a\0b")).await.unwrap()),
+            b"/a%00b",
+            "a NUL byte is escaped in a path"
+        );
         assert!("http://a\0b.example/".parse::<Url>().is_err(), "but invalid in a host");
     })
     .await;
@@ -107,7 +118,8 @@ async fn a_head_that_browsers_read_is_read() {
             "HTTP/1.1  103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1  200 OK\r\n\r\n",
         ] {
             let server = Server::canned(format!("{head}page")).await;
-            let response = get(&server.url("/")).await.unwrap_or_else(|why| panic!("{head:?}: {why}"));
+            let response =
+                get(&server.url("/")).await.unwrap_or_else(|why| panic!("{head:?}: {why}"));
             assert_eq!((response.status, body(&response)), (200, b"page".to_vec()), "{head:?}");
             assert!(!response.truncated, "{head:?}");
         }
@@ -115,7 +127,8 @@ async fn a_head_that_browsers_read_is_read() {
     .await;
 }
 
-/// A body that looks like a head is a body, also on a connection that serves another response after it.
+/// A body that looks like a head is a body, also on a connection that serves another response after
+/// it.
 #[tokio::test]
 async fn no_body_is_taken_for_a_head() {
     bounded(async {
@@ -147,7 +160,8 @@ async fn no_body_is_taken_for_a_head() {
 async fn a_header_keeps_the_bytes_that_were_received() {
     bounded(async {
         let value: Vec<u8> = (0x21..=0x7e_u8).chain(0x80..=0xff).collect();
-        let wire = [b"HTTP/1.1 200 OK\r\nx-bytes: ", &value[..], b"\r\ncontent-length: 0\r\n\r\n"].concat();
+        let wire = [b"HTTP/1.1 200 OK\r\nx-bytes: ", &value[..], b"\r\ncontent-length: 0\r\n\r\n"]
+            .concat();
         let server = Server::canned(wire).await;
         let response = get(&server.url("/")).await.unwrap();
         let header = response.headers.iter().find(|header| header.name == "x-bytes").unwrap();

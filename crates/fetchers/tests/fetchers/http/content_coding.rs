@@ -1,7 +1,9 @@
 //! Content codings: decoding, bombs, and codings that are wrong or break off.
 
 use async_compression::Level;
-use async_compression::tokio::write::{BrotliEncoder, DeflateEncoder, GzipEncoder, ZlibEncoder, ZstdEncoder};
+use async_compression::tokio::write::{
+    BrotliEncoder, DeflateEncoder, GzipEncoder, ZlibEncoder, ZstdEncoder,
+};
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::response::header;
 use tokio::io::AsyncWriteExt;
@@ -28,7 +30,10 @@ async fn encode(coding: &str, data: &[u8]) -> Vec<u8> {
 }
 
 fn encoded(coding: &str, wire: &[u8]) -> Vec<u8> {
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n", wire.len());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n",
+        wire.len()
+    );
     [head.as_bytes(), wire].concat()
 }
 
@@ -37,9 +42,11 @@ async fn bodies_are_decoded() {
     bounded(async {
         let page = text(200_000);
         let gzip_of_br = encode("gzip", &encode("br", &page).await).await;
-        let two_frames = [encode("zstd", &page[..1000]).await, encode("zstd", &page[1000..]).await].concat();
+        let two_frames =
+            [encode("zstd", &page[..1000]).await, encode("zstd", &page[1000..]).await].concat();
         let gzip_and_junk = [encode("gzip", &page).await, vec![0; 100]].concat();
-        let two_members = [encode("gzip", &page[..1000]).await, encode("gzip", &page[1000..]).await].concat();
+        let two_members =
+            [encode("gzip", &page[..1000]).await, encode("gzip", &page[1000..]).await].concat();
         let end = |wire: &[u8], len: usize| wire.len() - len;
         let mut wrong_checksum = encode("gzip", &page).await;
         let at = end(&wrong_checksum, 8);
@@ -106,7 +113,8 @@ async fn a_bomb_ends_as_too_large_and_a_small_repetitive_page_does_not() {
             assert_eq!(error.status, Some(200));
             assert_eq!(header(&error.headers, "content-encoding"), Some(coding));
         }
-        let server = Server::canned(encoded("gzip", &encode("gzip", &zeros[..1 << 20]).await)).await;
+        let server =
+            Server::canned(encoded("gzip", &encode("gzip", &zeros[..1 << 20]).await)).await;
         assert_eq!(get(&server.url("/")).await.unwrap().body.len(), 1 << 20);
     })
     .await;
@@ -115,14 +123,24 @@ async fn a_bomb_ends_as_too_large_and_a_small_repetitive_page_does_not() {
 #[tokio::test]
 async fn a_zstd_window_over_the_limit_of_the_web_gets_no_memory() {
     bounded(async {
-        // A frame whose header requests a window of 2^(10 + exponent) bytes, with one raw block "abc" in it.
+        // A frame whose header requests a window of 2^(10 + exponent) bytes, with one raw block
+        // "abc" in it.
         let frame = |exponent: u8| {
-            [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, exponent << 3][..], &[0x19, 0x00, 0x00, b'a', b'b', b'c']].concat()
+            [
+                &[0x28, 0xb5, 0x2f, 0xfd, 0x00, exponent << 3][..],
+                &[0x19, 0x00, 0x00, b'a', b'b', b'c'],
+            ]
+            .concat()
         };
         for (exponent, decodes) in [(13, true), (14, false), (21, false)] {
             let server = Server::canned(encoded("zstd", &frame(exponent))).await;
             let response = get(&server.url("/")).await.unwrap();
-            assert_eq!((response.truncated, body(&response) == b"abc"), (!decodes, decodes), "2^{}", 10 + exponent);
+            assert_eq!(
+                (response.truncated, body(&response) == b"abc"),
+                (!decodes, decodes),
+                "2^{}",
+                10 + exponent
+            );
         }
     })
     .await;
@@ -132,14 +150,24 @@ async fn a_zstd_window_over_the_limit_of_the_web_gets_no_memory() {
 async fn a_coding_that_breaks_off_yields_the_part_before() {
     bounded(async {
         let page = text(200_000);
-        let cases = [("gzip", "gzip"), ("br", "br"), ("zstd", "zstd"), ("deflate", "zlib"), ("deflate", "raw")];
+        let cases = [
+            ("gzip", "gzip"),
+            ("br", "br"),
+            ("zstd", "zstd"),
+            ("deflate", "zlib"),
+            ("deflate", "raw"),
+        ];
         for (coding, kind) in cases {
             let wire = encode(kind, &page).await;
             let server = Server::canned(encoded(coding, &wire[..wire.len() / 2])).await;
             let response = get(&server.url("/")).await.unwrap();
             assert!(response.truncated, "{kind}");
             let got = body(&response);
-            assert!(got.len() < page.len() && page.starts_with(&got), "{kind}: {} bytes", got.len());
+            assert!(
+                got.len() < page.len() && page.starts_with(&got),
+                "{kind}: {} bytes",
+                got.len()
+            );
         }
         let mut damaged = encode("gzip", &page).await;
         let middle = damaged.len() / 2;

@@ -84,7 +84,10 @@ async fn a_site_that_sets_a_cookie_and_redirects_is_fetched_and_the_next_fetch_h
         // Concurrent fetches do not share cookies either.
         let urls: Vec<_> = (0..20).map(|n| server.url(&format!("/{n}"))).collect();
         let limits = limits();
-        for response in futures_util::future::join_all(urls.iter().map(|url| get_with(&fetcher, url, &limits))).await {
+        for response in
+            futures_util::future::join_all(urls.iter().map(|url| get_with(&fetcher, url, &limits)))
+                .await
+        {
             assert_eq!(response.unwrap().status, 200);
         }
         let seen = ledger.take();
@@ -125,12 +128,13 @@ async fn the_number_of_redirects_ends_a_loop_with_cookies() {
         assert_eq!(ledger.take(), ["/a ", "/b a=1", "/a a=1; b=2", "/b a=1; b=2"]);
 
         // The cookie for a path may change on the way through another one.
-        let (detour, _) = recording(|request| match (request.uri().path(), cookie(&request).as_str()) {
-            ("/page", "seen=1") => response(200, "page"),
-            ("/page", _) => redirect_with("/check", &["seen=1; Path=/page"]),
-            _ => redirect(302, "/page"),
-        })
-        .await;
+        let (detour, _) =
+            recording(|request| match (request.uri().path(), cookie(&request).as_str()) {
+                ("/page", "seen=1") => response(200, "page"),
+                ("/page", _) => redirect_with("/check", &["seen=1; Path=/page"]),
+                _ => redirect(302, "/page"),
+            })
+            .await;
         assert_eq!(body(&get(&detour.url("/check")).await.unwrap()), b"page");
     })
     .await;
@@ -159,14 +163,24 @@ async fn a_cookie_stays_with_its_host_unless_it_names_a_domain() {
     bounded(async {
         let (server, ledger) = recording(|request| match request.uri().query() {
             Some(next) => {
-                let cookies =
-                    ["own=1", "site=2; Domain=shop.example", "all=3; Domain=example", "foreign=4; Domain=other.test"];
+                let cookies = [
+                    "own=1",
+                    "site=2; Domain=shop.example",
+                    "all=3; Domain=example",
+                    "foreign=4; Domain=other.test",
+                ];
                 redirect_with(next, &cookies)
             }
             None => response(200, ""),
         })
         .await;
-        let hosts = ["www.shop.example", "cdn.shop.example", "shop.example", "myshop.example", "other.test"];
+        let hosts = [
+            "www.shop.example",
+            "cdn.shop.example",
+            "shop.example",
+            "myshop.example",
+            "other.test",
+        ];
         let here: &[&[&str]] = &[&["127.0.0.1"]];
         let table = hosts.map(|host| (host, here));
         let fetcher = builder().resolver(Names::of(&table)).build().unwrap();
@@ -178,7 +192,8 @@ async fn a_cookie_stays_with_its_host_unless_it_names_a_domain() {
             ("other.test", ""),
             ("127.0.0.1", ""),
         ] {
-            let start = port_of(&format!("http://www.shop.example:PORT/a?http://{to}:PORT/b"), &server);
+            let start =
+                port_of(&format!("http://www.shop.example:PORT/a?http://{to}:PORT/b"), &server);
             assert_eq!(get_with(&fetcher, &start, &limits()).await.unwrap().status, 200);
             assert_eq!(ledger.take(), ["/a ".to_owned(), format!("/b {expected}")], "to {to}");
         }
@@ -192,15 +207,26 @@ async fn paths_and_expiry_are_respected() {
         let (server, ledger) = recording(|request| match request.uri().path() {
             "/shop/in" => redirect_with(
                 "/shop/next",
-                &["here=1", "root=2; Path=/", "away=3; Path=/other", "old=4; Expires=Wed, 21 Oct 2015 07:28:00 GMT"],
+                &[
+                    "here=1",
+                    "root=2; Path=/",
+                    "away=3; Path=/other",
+                    "old=4; Expires=Wed, 21 Oct 2015 07:28:00 GMT",
+                ],
             ),
             "/shop/next" => redirect_with("/other/x", &["root=; Path=/; Max-Age=0"]),
-            "/other/x" => redirect_with("/shop/page", &["here=; Path=/shop; Expires=Thu, 01 Jan 1970 00:00:00 GMT"]),
+            "/other/x" => redirect_with(
+                "/shop/page",
+                &["here=; Path=/shop; Expires=Thu, 01 Jan 1970 00:00:00 GMT"],
+            ),
             _ => response(200, ""),
         })
         .await;
         get(&server.url("/shop/in")).await.unwrap();
-        assert_eq!(ledger.take(), ["/shop/in ", "/shop/next here=1; root=2", "/other/x away=3", "/shop/page "]);
+        assert_eq!(
+            ledger.take(),
+            ["/shop/in ", "/shop/next here=1; root=2", "/other/x away=3", "/shop/page "]
+        );
     })
     .await;
 }
@@ -232,10 +258,14 @@ async fn a_flood_of_cookies_is_not_sent_back() {
     bounded(async {
         let (server, ledger) = recording(|request| {
             let step: usize = request.uri().path()[1..].parse().unwrap();
-            let cookies: Vec<_> = (0..200).map(|n| format!("c{step}-{n}={}", "x".repeat(200))).collect();
+            let cookies: Vec<_> =
+                (0..200).map(|n| format!("c{step}-{n}={}", "x".repeat(200))).collect();
             match step {
                 9 => response(200, ""),
-                _ => redirect_with(&format!("/{}", step + 1), &cookies.iter().map(String::as_str).collect::<Vec<_>>()),
+                _ => redirect_with(
+                    &format!("/{}", step + 1),
+                    &cookies.iter().map(String::as_str).collect::<Vec<_>>(),
+                ),
             }
         })
         .await;

@@ -74,7 +74,8 @@ impl Server {
         .await
     }
 
-    /// Starts a server that writes `head`, then `chunk` repeatedly until the client hangs up, with `pause` after each.
+    /// Starts a server that writes `head`, then `chunk` repeatedly until the client hangs up, with
+    /// `pause` after each.
     pub(crate) async fn endless(head: &[u8], chunk: Vec<u8>, pause: Duration) -> Self {
         let (head, chunk) = (Arc::new(head.to_vec()), Arc::new(chunk));
         Self::raw(move |mut stream| {
@@ -167,7 +168,11 @@ pub(crate) fn limits() -> Limits {
     Limits { deadline: Duration::from_secs(3600), ..Limits::default() }
 }
 
-pub(crate) async fn get_with(fetcher: &HttpFetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
+pub(crate) async fn get_with(
+    fetcher: &HttpFetcher,
+    url: &Url,
+    limits: &Limits,
+) -> Result<Response, FetchError> {
     fetcher.fetch(Request::new(url, limits)).await
 }
 
@@ -175,9 +180,13 @@ pub(crate) async fn get(url: &Url) -> Result<Response, FetchError> {
     get_with(&fetcher(), url, &limits()).await
 }
 
-/// Fetches `url` and returns the error at the deadline. If it is not `expected`, the machine was too busy for the stage
-/// that the test is about, and the next deadline is twice as long.
-pub(crate) async fn timeout_with(url: &Url, limits: &Limits, expected: impl Fn(&FetchError) -> bool) -> FetchError {
+/// Fetches `url` and returns the error at the deadline. If it is not `expected`, the machine was
+/// too busy for the stage that the test is about, and the next deadline is twice as long.
+pub(crate) async fn timeout_with(
+    url: &Url,
+    limits: &Limits,
+    expected: impl Fn(&FetchError) -> bool,
+) -> FetchError {
     let mut limits = limits.clone();
     loop {
         let error = get_with(&fetcher(), url, &limits).await.unwrap_err();
@@ -187,7 +196,11 @@ pub(crate) async fn timeout_with(url: &Url, limits: &Limits, expected: impl Fn(&
             return error;
         }
         limits.deadline *= 2;
-        assert!(limits.deadline < Duration::from_secs(60), "never within {:?}: {error}", error.duration);
+        assert!(
+            limits.deadline < Duration::from_secs(60),
+            "never within {:?}: {error}",
+            error.duration
+        );
     }
 }
 
@@ -206,7 +219,8 @@ pub(crate) fn body(response: &Response) -> Vec<u8> {
 
 /// Returns text that compresses to about a third.
 pub(crate) fn text(len: usize) -> Vec<u8> {
-    let words = ["fetch", "probe", "learn", "pause", "block", "index", "cell", "host", "risk", "page"];
+    let words =
+        ["fetch", "probe", "learn", "pause", "block", "index", "cell", "host", "risk", "page"];
     let mut state = 1_u32;
     let mut out = Vec::new();
     while out.len() < len {
@@ -226,8 +240,9 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn of(table: &[(&'static str, &[&[&str]])]) -> Arc<Self> {
-        let parse =
-            |answers: &[&[&str]]| answers.iter().map(|a| a.iter().map(|ip| ip.parse().unwrap()).collect()).collect();
+        let parse = |answers: &[&[&str]]| {
+            answers.iter().map(|a| a.iter().map(|ip| ip.parse().unwrap()).collect()).collect()
+        };
         let table = table.iter().map(|(name, answers)| (*name, parse(answers))).collect();
         Arc::new(Self { table, looked_up: Mutex::default() })
     }

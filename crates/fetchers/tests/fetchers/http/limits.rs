@@ -34,7 +34,10 @@ async fn a_silent_port_under_https_gets_a_hint() {
         let server = Server::silent([127, 0, 0, 1]).await;
         let url = format!("https://{}/", server.addr).parse().unwrap();
         let limits = Limits { deadline: Duration::from_millis(300), ..limits() };
-        timeout_with(&url, &limits, |error| error.message.contains("if the port speaks no TLS, try http://")).await;
+        timeout_with(&url, &limits, |error| {
+            error.message.contains("if the port speaks no TLS, try http://")
+        })
+        .await;
     })
     .await;
 }
@@ -56,8 +59,10 @@ async fn an_endless_body_ends_at_the_limit() {
     bounded(async {
         let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
         let chunk = [b"1000\r\n", &[b'x'; 4096][..], b"\r\n"].concat();
-        // A gzip header with an endless file name, and empty stored blocks: neither ever decodes to a byte.
-        let gzip = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n\x1f\x8b\x08\x08\0\0\0\0\0\x03";
+        // A gzip header with an endless file name, and empty stored blocks: neither ever decodes to
+        // a byte.
+        let gzip =
+            b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n\x1f\x8b\x08\x08\0\0\0\0\0\x03";
         let deflate = b"HTTP/1.1 200 OK\r\ncontent-encoding: deflate\r\n\r\n";
         for (head, chunk) in [
             (&b"HTTP/1.0 200 OK\r\n\r\n"[..], vec![b'x'; 8192]),
@@ -95,7 +100,10 @@ async fn long_bodies_go_to_a_file() {
         drop(response);
 
         let too_small = Limits { max_body: 2_999_999, ..limits };
-        assert_eq!(get_with(&fetcher, &server.url("/"), &too_small).await.unwrap_err().kind, ErrorKind::TooLarge);
+        assert_eq!(
+            get_with(&fetcher, &server.url("/"), &too_small).await.unwrap_err().kind,
+            ErrorKind::TooLarge
+        );
         assert_eq!(dir.path().read_dir().unwrap().count(), 0, "nothing is left behind");
     })
     .await;
@@ -116,7 +124,8 @@ async fn a_body_without_room_in_its_folder_goes_to_the_temporary_folder() {
 #[tokio::test]
 async fn headers_over_the_limit_are_too_large() {
     bounded(async {
-        let with = |header: String| format!("HTTP/1.1 200 OK\r\n{header}content-length: 2\r\n\r\nok");
+        let with =
+            |header: String| format!("HTTP/1.1 200 OK\r\n{header}content-length: 2\r\n\r\nok");
         for long in [
             with(format!("x: {}\r\n", "y".repeat(1 << 20))),
             with(format!("x: {}\r\n", "y".repeat(65_536))),
@@ -161,11 +170,17 @@ async fn the_deadline_applies_at_every_stage() {
         let rest = Duration::from_millis(20);
         let silent = Server::silent([127, 0, 0, 1]).await;
         let slow_head = Server::endless(b"HTTP/1.1 200 OK\r\n", b"x: y\r\n".to_vec(), rest).await;
-        let slow_body = Server::endless(b"HTTP/1.1 503 Busy\r\nretry-after: 7\r\n\r\n", b"x".to_vec(), rest).await;
+        let slow_body =
+            Server::endless(b"HTTP/1.1 503 Busy\r\nretry-after: 7\r\n\r\n", b"x".to_vec(), rest)
+                .await;
         let slow_chain = slow_redirects().await;
-        let limits = Limits { deadline: Duration::from_millis(300), max_redirects: 1000, ..limits() };
-        for (server, status) in [(&silent, None), (&slow_head, None), (&slow_body, Some(503)), (&slow_chain, None)] {
-            let error = timeout_with(&server.url("/"), &limits, |error| error.status == status).await;
+        let limits =
+            Limits { deadline: Duration::from_millis(300), max_redirects: 1000, ..limits() };
+        for (server, status) in
+            [(&silent, None), (&slow_head, None), (&slow_body, Some(503)), (&slow_chain, None)]
+        {
+            let error =
+                timeout_with(&server.url("/"), &limits, |error| error.status == status).await;
             if status.is_some() {
                 assert_eq!(header(&error.headers, "retry-after"), Some("7"));
             }

@@ -1,4 +1,5 @@
-//! `HttpFetcher` against real servers on loopback: hyper where they keep to HTTP, bare sockets where they do not.
+//! `HttpFetcher` against real servers on loopback: hyper where they keep to HTTP, bare sockets
+//! where they do not.
 
 mod address_guard;
 mod as_browsers;

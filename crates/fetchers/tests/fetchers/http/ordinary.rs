@@ -21,7 +21,10 @@ async fn a_page_has_status_headers_body_and_duration() {
         let server = Server::http(|request| {
             let agent = request.headers()["user-agent"].to_str().unwrap().to_owned();
             assert_eq!(request.headers()["accept-encoding"], "gzip, deflate, br, zstd");
-            assert!(request.headers().contains_key("accept") && request.headers().contains_key("accept-language"));
+            assert!(
+                request.headers().contains_key("accept")
+                    && request.headers().contains_key("accept-language")
+            );
             let mut response = response(418, format!("{} {agent}", request.uri()));
             response.headers_mut().append("x-two", "1".parse().unwrap());
             response.headers_mut().append("x-two", "2".parse().unwrap());
@@ -34,7 +37,12 @@ async fn a_page_has_status_headers_body_and_duration() {
         let response = get_with(&fetcher, &url, &limits()).await.unwrap();
         assert_eq!(response.status, 418);
         assert!(body(&response).starts_with(b"/a%20b?q=1|2 fetchwise/"));
-        let two: Vec<_> = response.headers.iter().filter(|h| h.name == "x-two").map(|h| h.value.as_str()).collect();
+        let two: Vec<_> = response
+            .headers
+            .iter()
+            .filter(|h| h.name == "x-two")
+            .map(|h| h.value.as_str())
+            .collect();
         assert_eq!(two, ["1", "2"]);
         assert_eq!(response.final_url, url);
         assert!(!response.truncated && response.duration > Duration::ZERO);
@@ -51,15 +59,32 @@ async fn configured_headers_replace_the_default_ones() {
             response(200, text("user-agent") + &text("accept") + &text("x-mine"))
         })
         .await;
-        let mine =
-            builder().name("mine").user_agent("ua").header("Accept", "/a").header("X-Mine", "/m").build().unwrap();
+        let mine = builder()
+            .name("mine")
+            .user_agent("ua")
+            .header("Accept", "/a")
+            .header("X-Mine", "/m")
+            .build()
+            .unwrap();
         assert_eq!(mine.name(), "mine");
         assert_eq!(body(&get_with(&mine, &server.url("/"), &limits()).await.unwrap()), b"ua/a/m");
 
-        assert!(matches!(builder().header("host", "x").build(), Err(BuildError::TransportHeader { .. })));
-        assert!(matches!(builder().header("bad name", "x").build(), Err(BuildError::Header { .. })));
-        assert!(matches!(builder().header("x", "a\r\nb: c").build(), Err(BuildError::Header { .. })));
-        assert!(matches!(builder().root_certificate(*b"junk").build(), Err(BuildError::Certificate(_))));
+        assert!(matches!(
+            builder().header("host", "x").build(),
+            Err(BuildError::TransportHeader { .. })
+        ));
+        assert!(matches!(
+            builder().header("bad name", "x").build(),
+            Err(BuildError::Header { .. })
+        ));
+        assert!(matches!(
+            builder().header("x", "a\r\nb: c").build(),
+            Err(BuildError::Header { .. })
+        ));
+        assert!(matches!(
+            builder().root_certificate(*b"junk").build(),
+            Err(BuildError::Certificate(_))
+        ));
     })
     .await;
 }
@@ -74,8 +99,13 @@ async fn header_names_are_written_as_browsers_write_them() {
         })
         .await;
         let head = String::from_utf8(body(&get(&server.url("/")).await.unwrap())).unwrap();
-        for name in ["User-Agent: fetchwise/", "Accept: ", "Accept-Language: ", "Accept-Encoding: ", "Host: 127.0.0.1:"]
-        {
+        for name in [
+            "User-Agent: fetchwise/",
+            "Accept: ",
+            "Accept-Language: ",
+            "Accept-Encoding: ",
+            "Host: 127.0.0.1:",
+        ] {
             assert!(head.contains(&format!("\r\n{name}")), "{head}");
         }
     })
@@ -102,8 +132,8 @@ async fn connections_are_reused() {
 #[tokio::test]
 async fn a_connection_that_was_closed_while_idle_costs_no_error() {
     bounded(async {
-        // Each connection responds once, then reads the next request and hangs up, like a server's idle timeout that
-        // crosses the request on the wire.
+        // Each connection responds once, then reads the next request and hangs up, like a server's
+        // idle timeout that crosses the request on the wire.
         let server = Server::raw(|mut stream| async move {
             read_head(&mut stream).await;
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
@@ -176,7 +206,9 @@ async fn concurrent_requests_each_get_their_own_response() {
         let fetcher = fetcher();
         let urls: Vec<_> = (0..100).map(|n| server.url(&format!("/{n}"))).collect();
         let limits = limits();
-        let all = futures_util::future::join_all(urls.iter().map(|url| get_with(&fetcher, url, &limits))).await;
+        let all =
+            futures_util::future::join_all(urls.iter().map(|url| get_with(&fetcher, url, &limits)))
+                .await;
         for (url, response) in urls.iter().zip(all) {
             assert_eq!(body(&response.unwrap()), url.path().as_bytes());
         }
@@ -249,7 +281,10 @@ async fn dropping_the_future_closes_the_connection() {
             let closed = closed.clone();
             async move {
                 read_head(&mut stream).await;
-                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc").await.unwrap();
+                stream
+                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc")
+                    .await
+                    .unwrap();
                 read_to_close(&mut stream).await;
                 closed.send(()).await.unwrap();
             }

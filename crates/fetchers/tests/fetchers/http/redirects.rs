@@ -34,7 +34,11 @@ async fn redirects_are_followed_to_the_page() {
         assert_eq!(response.final_url, server.url("/6#there"));
         for status in [300, 304, 305] {
             let other = Server::http(move |_| redirect(status, "/x")).await;
-            assert_eq!(get(&other.url("/")).await.unwrap().status, status, "is not a redirect to follow");
+            assert_eq!(
+                get(&other.url("/")).await.unwrap().status,
+                status,
+                "is not a redirect to follow"
+            );
         }
     })
     .await;
@@ -58,7 +62,11 @@ async fn redirects_with_an_invalid_target_and_loops_are_a_redirect_loop() {
             assert_eq!((error.kind, error.status), (ErrorKind::RedirectLoop, Some(302)), "{path}");
         }
         for (max_redirects, found) in [(0, false), (1, true)] {
-            let once = Server::http(|r| if r.uri() == "/" { redirect(301, "/x") } else { response(200, "") }).await;
+            let once =
+                Server::http(
+                    |r| if r.uri() == "/" { redirect(301, "/x") } else { response(200, "") },
+                )
+                .await;
             let limits = Limits { max_redirects, ..limits() };
             assert_eq!(get_with(&fetcher(), &once.url("/"), &limits).await.is_ok(), found);
         }
@@ -66,7 +74,8 @@ async fn redirects_with_an_invalid_target_and_loops_are_a_redirect_loop() {
     .await;
 }
 
-/// The server knows the client by its address or its session, so that no cookie tells the second request from the first.
+/// The server knows the client by its address or its session, so that no cookie tells the second
+/// request from the first.
 #[tokio::test]
 async fn a_redirect_to_itself_or_back_is_followed() {
     bounded(async {
@@ -100,7 +109,10 @@ async fn a_redirect_without_a_location_is_the_final_response() {
             for path in ["/none", "/empty", "/blank", "/first"] {
                 let response = get(&server.url(path)).await.unwrap();
                 assert_eq!(response.status, status, "{path}");
-                assert_eq!(response.final_url.path(), if path == "/first" { "/none" } else { path });
+                assert_eq!(
+                    response.final_url.path(),
+                    if path == "/first" { "/none" } else { path }
+                );
             }
             assert_eq!(body(&get(&server.url("/none")).await.unwrap()), b"page");
         }
@@ -116,7 +128,10 @@ async fn a_request_after_a_408_or_421_has_a_connection_of_its_own() {
             let server = Server::http(move |_| response(status, "not here")).await;
             let fetcher = fetcher();
             for _ in 0..2 {
-                assert_eq!(get_with(&fetcher, &server.url("/"), &limits()).await.unwrap().status, status);
+                assert_eq!(
+                    get_with(&fetcher, &server.url("/"), &limits()).await.unwrap().status,
+                    status
+                );
             }
             assert_eq!(server.connections(), connections, "{status}");
         }
@@ -154,7 +169,10 @@ async fn a_redirects_endless_body_is_not_read() {
         let server = Server::endless(head.as_bytes(), vec![b'x'; 1000], Duration::ZERO).await;
         assert_eq!(get(&server.url("/")).await.unwrap().status, 200);
         // A redirect that announces a body and never sends it does not hold the fetch either.
-        let head = format!("HTTP/1.1 302 Found\r\nlocation: {}\r\ncontent-length: 9\r\n\r\n", target.url("/"));
+        let head = format!(
+            "HTTP/1.1 302 Found\r\nlocation: {}\r\ncontent-length: 9\r\n\r\n",
+            target.url("/")
+        );
         let stuck = Server::raw(move |mut stream| {
             let head = head.clone();
             async move {
@@ -185,8 +203,12 @@ async fn secrets_stay_with_their_origin() {
             _ => response(200, show(&request)),
         })
         .await;
-        let secrets =
-            builder().header("Authorization", "x").header("Cookie", "x").header("X-Other", "x").build().unwrap();
+        let secrets = builder()
+            .header("Authorization", "x")
+            .header("Cookie", "x")
+            .header("X-Other", "x")
+            .build()
+            .unwrap();
         let here = get_with(&secrets, &server.url("/here"), &limits()).await.unwrap();
         assert_eq!(body(&here), b"true true true");
         let away = get_with(&secrets, &server.url("/away"), &limits()).await.unwrap();

@@ -26,10 +26,9 @@ use crate::signed::{ReceivedRequest, keyring, see_wrong_clock, signer};
 
 impl ReceivedRequest {
     fn with_header(&self, name: &str, change: impl Fn(&str) -> String) -> Self {
-        let headers = self
-            .headers
-            .iter()
-            .map(|(known, value)| (known.clone(), if known == name { change(value) } else { value.clone() }));
+        let headers = self.headers.iter().map(|(known, value)| {
+            (known.clone(), if known == name { change(value) } else { value.clone() })
+        });
         Self { headers: headers.collect(), ..self.clone() }
     }
 
@@ -38,13 +37,15 @@ impl ReceivedRequest {
         use base64::Engine as _;
         use base64::engine::general_purpose::STANDARD;
         self.with_header("signature", |value| {
-            let mut bytes = STANDARD.decode(value.trim_start_matches("sig1=:").trim_end_matches(':')).unwrap();
+            let mut bytes =
+                STANDARD.decode(value.trim_start_matches("sig1=:").trim_end_matches(':')).unwrap();
             bytes[bit / 8] ^= 1 << (bit % 8);
             format!("sig1=:{}:", STANDARD.encode(bytes))
         })
     }
 
-    /// Returns the request with its price, or else everything but the price, changed in one place each.
+    /// Returns the request with its price, or else everything but the price, changed in one place
+    /// each.
     fn changed(&self, number: usize) -> Vec<Self> {
         if self.header(PRICE).is_some() {
             return vec![self.with_header(PRICE, |price| price.replace("USD 0.", "USD 1."))];
@@ -63,10 +64,13 @@ impl ReceivedRequest {
     fn with_price(&self, signer: &Signer, number: usize) -> Self {
         let price = format!("USD 0.{number:03}");
         let url = self.url();
-        let request = ToSign { method: &self.method, header: Some((PRICE, &price)), ..ToSign::get(&url) };
+        let request =
+            ToSign { method: &self.method, header: Some((PRICE, &price)), ..ToSign::get(&url) };
         let signed = signer.sign(&request, Timestamp::now().as_millis() / 1000).unwrap();
         let mut headers = vec![(PRICE.to_owned(), price.clone())];
-        headers.extend(signed.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())));
+        headers.extend(
+            signed.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())),
+        );
         Self { headers, ..self.clone() }
     }
 
@@ -78,8 +82,10 @@ impl ReceivedRequest {
     /// Returns the request and the public keys for another verifier.
     fn json(&self, form: Form, signer: &Signer) -> serde_json::Value {
         let keys = signer.keys();
-        let keys = keys.entries().iter().map(|entry| (entry.key.kid().to_owned(), entry.key.x().into()));
-        let headers = self.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
+        let keys =
+            keys.entries().iter().map(|entry| (entry.key.kid().to_owned(), entry.key.x().into()));
+        let headers =
+            self.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
         serde_json::json!({
             "form": format!("{form:?}"),
             "version": format!("{:?}", self.version),
@@ -91,8 +97,8 @@ impl ReceivedRequest {
     }
 }
 
-/// Servers over TLS for three names and two addresses, with HTTP/1.1 or HTTP/2. They follow a plan of redirects, and keep
-/// every request.
+/// Servers over TLS for three names and two addresses, with HTTP/1.1 or HTTP/2. They follow a plan
+/// of redirects, and keep every request.
 struct Sites {
     /// Host and port of each authority.
     authorities: Vec<(&'static str, u16)>,
@@ -105,7 +111,8 @@ const NAMES: [&str; 3] = ["one.example", "two.sub.example", "xn--mnchen-3ya.exam
 
 impl Sites {
     async fn start() -> Self {
-        let names = NAMES.into_iter().chain(["127.0.0.1", "::1"]).map(str::to_owned).collect::<Vec<_>>();
+        let names =
+            NAMES.into_iter().chain(["127.0.0.1", "::1"]).map(str::to_owned).collect::<Vec<_>>();
         let key = rcgen::generate_simple_self_signed(names).unwrap();
         let root = key.cert.der().to_vec();
         let (plan, seen) = (Arc::new(Mutex::default()), Arc::new(Mutex::default()));
@@ -114,8 +121,10 @@ impl Sites {
             let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
             let provider = Arc::new(rustls::crypto::ring::default_provider());
             let config = rustls::ServerConfig::builder_with_provider(provider);
-            let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
-            let mut config = config.with_single_cert(vec![key.cert.der().clone()], private).unwrap();
+            let config =
+                config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+            let mut config =
+                config.with_single_cert(vec![key.cert.der().clone()], private).unwrap();
             config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
             let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
             let listener = tokio::net::TcpListener::bind((ip, 0)).await;
@@ -128,12 +137,19 @@ impl Sites {
             let port = listener.local_addr().unwrap().port();
             match ip {
                 "::1" => authorities.push(("[::1]", port)),
-                _ => authorities.extend(NAMES.into_iter().chain(["127.0.0.1"]).map(|name| (name, port))),
+                _ => authorities
+                    .extend(NAMES.into_iter().chain(["127.0.0.1"]).map(|name| (name, port))),
             }
             let (plan, seen) = (Arc::clone(&plan), Arc::clone(&seen));
             tokio::spawn(async move {
                 while let Ok((stream, _)) = listener.accept().await {
-                    tokio::spawn(serve(stream, acceptor.clone(), protocol, Arc::clone(&plan), Arc::clone(&seen)));
+                    tokio::spawn(serve(
+                        stream,
+                        acceptor.clone(),
+                        protocol,
+                        Arc::clone(&plan),
+                        Arc::clone(&seen),
+                    ));
                 }
             });
         }
@@ -141,7 +157,8 @@ impl Sites {
     }
 
     fn builder(&self) -> HttpFetcherBuilder {
-        let names = Names::of(&NAMES.map(|name| (name, &[&["127.0.0.1"] as &[&str]] as &[&[&str]])));
+        let names =
+            Names::of(&NAMES.map(|name| (name, &[&["127.0.0.1"] as &[&str]] as &[&[&str]])));
         let builder = HttpFetcher::builder().guard(opened(&["127.0.0.1", "::1"]));
         builder.resolver(names).root_certificate(self.root.clone())
     }
@@ -167,7 +184,9 @@ async fn serve(
     });
     let io = TokioIo::new(stream);
     if protocol == "h2" {
-        let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await;
+        let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .serve_connection(io, service)
+            .await;
     } else {
         let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
     }
@@ -200,8 +219,20 @@ impl Random {
     }
 
     fn path(&mut self) -> String {
-        const PARTS: [&str; 12] =
-            ["a", "b%20c", "%E4%B8%AD", "ü", "x+y", "~u", "%2F", "a;v=1", "q=1,2", "(x)", "*", "A-Z_0.9"];
+        const PARTS: [&str; 12] = [
+            "a",
+            "b%20c",
+            "%E4%B8%AD",
+            "ü",
+            "x+y",
+            "~u",
+            "%2F",
+            "a;v=1",
+            "q=1,2",
+            "(x)",
+            "*",
+            "A-Z_0.9",
+        ];
         let parts: Vec<&str> = (0..self.below(5)).map(|_| PARTS[self.below(PARTS.len())]).collect();
         let slash = ["", "/"][self.below(2)];
         let query = ["", "?", "?q=1", "?a=%26&b=c%20d", "?u=https://x.example/?y"][self.below(5)];
@@ -217,7 +248,11 @@ const PRICE: &str = "crawler-max-price";
 const RECORD: &str = "FETCHWISE_RECORD_SIGNED_REQUESTS";
 
 /// Fetches pages over random chains of redirects, and returns the requests that the servers got.
-async fn fetch_random_chains(sites: &Sites, fetcher: &HttpFetcher, random: &mut Random) -> Vec<ReceivedRequest> {
+async fn fetch_random_chains(
+    sites: &Sites,
+    fetcher: &HttpFetcher,
+    random: &mut Random,
+) -> Vec<ReceivedRequest> {
     let (mut expected, mut number) = (0, 0);
     while expected < REQUESTS_OF_A_FORM {
         let mut chain = Vec::new();
@@ -255,7 +290,8 @@ async fn a_thousand_random_requests_verify_and_changed_ones_do_not() {
                 assert!(requests.iter().any(|request| request.version == version), "{version:?}");
             }
             // No fetcher sends a price. Therefore the signer signs the same requests with one.
-            let priced: Vec<_> = (0..).zip(&requests).map(|(n, request)| request.with_price(&signer, n)).collect();
+            let priced: Vec<_> =
+                (0..).zip(&requests).map(|(n, request)| request.with_price(&signer, n)).collect();
             requests.extend(priced);
             let nonces: HashSet<String> = requests.iter().map(ReceivedRequest::nonce).collect();
             assert_eq!(nonces.len(), requests.len());
@@ -288,7 +324,8 @@ async fn without_a_signer_and_over_plain_http_no_header_is_added() {
         sites.plan.lock().unwrap().insert(https.to_string(), plain.url("/down").to_string());
         let is_signed = |seen: &Mutex<Vec<ReceivedRequest>>| {
             let last = seen.lock().unwrap().pop().unwrap();
-            let signed = ["signature", "signature-input", "signature-agent"].map(|name| last.header(name).is_some());
+            let signed = ["signature", "signature-input", "signature-agent"]
+                .map(|name| last.header(name).is_some());
             assert!(signed[0] == signed[1] && signed[1] == signed[2], "{last:?}");
             signed[0]
         };
@@ -297,7 +334,9 @@ async fn without_a_signer_and_over_plain_http_no_header_is_added() {
         get_with(&signing, &https, &limits()).await.unwrap();
         assert!(is_signed(&sites.seen) && !is_signed(&plain_seen));
         let loopback = Arc::new(signer(FormSetting::Auto).sign_loopback(true));
-        get_with(&sites.builder().signer(loopback).build().unwrap(), &plain.url("/"), &limits()).await.unwrap();
+        get_with(&sites.builder().signer(loopback).build().unwrap(), &plain.url("/"), &limits())
+            .await
+            .unwrap();
         assert!(is_signed(&plain_seen));
         get_with(&sites.builder().build().unwrap(), &https, &limits()).await.unwrap();
         assert!(!is_signed(&sites.seen) && !is_signed(&plain_seen));
@@ -317,14 +356,15 @@ async fn robots_txt_is_signed_and_the_kept_request_has_no_signature() {
         let response = get_with(&fetcher, &robots, &limits()).await.unwrap();
         let seen = sites.seen.lock().unwrap().pop().unwrap();
         assert!(seen.path == "/robots.txt" && seen.is_valid(&keys));
-        let names: Vec<&str> = response.exchange[0].request.iter().map(|header| &*header.name).collect();
+        let names: Vec<&str> =
+            response.exchange[0].request.iter().map(|header| &*header.name).collect();
         assert!(names.contains(&"Signature-Input") && !names.contains(&"Signature"), "{names:?}");
     })
     .await;
 }
 
-/// A server that closes an idle connection gets the request again. The second one has its own signature: a verifier that
-/// refuses repeated nonces would refuse a copy.
+/// A server that closes an idle connection gets the request again. The second one has its own
+/// signature: a verifier that refuses repeated nonces would refuse a copy.
 #[tokio::test]
 async fn a_request_that_is_sent_again_has_a_new_nonce() {
     bounded(async {
@@ -345,7 +385,10 @@ async fn a_request_that_is_sent_again_has_a_new_nonce() {
                     if number == 1 {
                         return;
                     }
-                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+                    stream
+                        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+                        .await
+                        .unwrap();
                 }
             }
         })
@@ -357,13 +400,15 @@ async fn a_request_that_is_sent_again_has_a_new_nonce() {
         let response = get_with(&fetcher, &url, &limits()).await.unwrap();
         assert_eq!(response.unanswered.len(), 1);
         let heads = heads.lock().unwrap();
-        let nonces: HashSet<&str> = heads.iter().map(|head| head.split_once(";nonce=").unwrap().1).collect();
+        let nonces: HashSet<&str> =
+            heads.iter().map(|head| head.split_once(";nonce=").unwrap().1).collect();
         assert_eq!((heads.len(), nonces.len()), (3, 3));
     })
     .await;
 }
 
-/// A site that refuses requests, with headers of the refusal by their number; without headers it serves the page.
+/// A site that refuses requests, with headers of the refusal by their number; without headers it
+/// serves the page.
 struct Refusing {
     server: Server,
     seen: Arc<Mutex<Vec<ReceivedRequest>>>,
@@ -395,7 +440,8 @@ impl Refusing {
         (response.status, response.is_signature_rejected)
     }
 
-    /// Fetches a page, and returns its status, the number of its requests if the response has one, and the requests.
+    /// Fetches a page, and returns its status, the number of its requests if the response has one,
+    /// and the requests.
     async fn get(&self, fetcher: &HttpFetcher) -> (u16, Option<u16>, Vec<ReceivedRequest>) {
         let response = get_with(fetcher, &self.server.url("/a?q=1"), &limits()).await.unwrap();
         (response.status, response.requests, std::mem::take(&mut *self.seen.lock().unwrap()))
@@ -448,13 +494,20 @@ async fn a_refusal_rejects_the_signature_once_the_one_that_it_asked_for_was_in_v
         let site = Refusing::start(|number| (number < 4).then_some((403, ASKS))).await;
         let (fetcher, _) = signing(FormSetting::Auto);
         assert_eq!(site.rejects(&fetcher).await, (403, true), "after the second signature");
-        assert_eq!(site.rejects(&fetcher).await, (403, true), "within the hour, without a second one");
+        assert_eq!(
+            site.rejects(&fetcher).await,
+            (403, true),
+            "within the hour, without a second one"
+        );
         assert_eq!(site.rejects(&fetcher).await, (200, false));
         // An unsigned request has no signature to reject.
         let site = Refusing::start(|_| Some((403, ASKS))).await;
         assert_eq!(site.rejects(&builder().build().unwrap()).await, (403, false));
         // The second request had the other form, and nobody asked for it.
-        let site = Refusing::start(|number| Some((403, if number < 3 { &[("cf-ray", "1")] } else { ASKS }))).await;
+        let site = Refusing::start(|number| {
+            Some((403, if number < 3 { &[("cf-ray", "1")] } else { ASKS }))
+        })
+        .await;
         let (fetcher, _) = signing(FormSetting::Auto);
         assert_eq!(site.rejects(&fetcher).await, (403, false));
         assert_eq!(site.rejects(&fetcher).await, (403, false), "what it asks for was never sent");
@@ -498,11 +551,14 @@ async fn a_response_that_no_other_signature_would_change_is_final() {
 #[tokio::test]
 async fn a_refusal_that_shows_another_form_gets_that_form() {
     bounded(async {
-        let site = Refusing::start(|number| (number == 1).then_some((403, &[("cf-ray", "1")]))).await;
+        let site =
+            Refusing::start(|number| (number == 1).then_some((403, &[("cf-ray", "1")]))).await;
         let (fetcher, keys) = signing(FormSetting::Auto);
         let (status, _, seen) = site.get(&fetcher).await;
-        let agents: Vec<&str> = seen.iter().filter_map(|request| request.header("signature-agent")).collect();
-        let directory = "sig1=\"https://bot.example/.well-known/http-message-signatures-directory\"";
+        let agents: Vec<&str> =
+            seen.iter().filter_map(|request| request.header("signature-agent")).collect();
+        let directory =
+            "sig1=\"https://bot.example/.well-known/http-message-signatures-directory\"";
         assert_eq!((status, agents), (200, vec![directory, "\"https://bot.example\""]));
         assert!(seen.iter().all(|request| request.is_valid(&keys)));
         // From now on the first request has it.
@@ -518,7 +574,8 @@ async fn a_refusal_that_shows_another_form_gets_that_form() {
     .await;
 }
 
-/// The bug: such a request went out without a signature, and was evidence about requests that have one.
+/// The bug: such a request went out without a signature, and was evidence about requests that have
+/// one.
 #[tokio::test]
 async fn a_request_that_cannot_be_signed_is_not_made_unless_the_fetcher_may() {
     bounded(async {
@@ -529,7 +586,10 @@ async fn a_request_that_cannot_be_signed_is_not_made_unless_the_fetcher_may() {
         assert_eq!(std::mem::take(&mut *sites.seen.lock().unwrap()).len(), 1);
         see_wrong_clock(&signer);
         let error = get_with(&fetcher, &sites.url(0, "/b"), &limits()).await.unwrap_err();
-        assert!(error.unavailable && error.local && error.message.contains("clock is 1"), "{error:?}");
+        assert!(
+            error.unavailable && error.local && error.message.contains("clock is 1"),
+            "{error:?}"
+        );
         assert!(sites.seen.lock().unwrap().is_empty());
         // Plain http is never signed, and so needs no clock. What it leads to does.
         let to = sites.url(0, "/c").to_string();
@@ -562,12 +622,18 @@ async fn the_headers_of_a_host_go_to_each_hop_on_it_and_replace_a_signature() {
             let got = [request.header("x-shop"), request.header("signature-input")];
             match number {
                 1 => assert!(got[0].is_none() && request.is_valid(&keys), "{request:?}"),
-                _ => assert_eq!((got, request.header("signature")), ([Some("hunter2"), None], Some("sig=:AAAA:"))),
+                _ => assert_eq!(
+                    (got, request.header("signature")),
+                    ([Some("hunter2"), None], Some("sig=:AAAA:"))
+                ),
             }
         }
         assert_eq!(seen.len(), 3);
         let kept = format!("{:?}", response.exchange);
-        assert!(!kept.contains("hunter2") && !kept.contains("AAAA") && !kept.contains("X-Shop"), "{kept}");
+        assert!(
+            !kept.contains("hunter2") && !kept.contains("AAAA") && !kept.contains("X-Shop"),
+            "{kept}"
+        );
     })
     .await;
 }

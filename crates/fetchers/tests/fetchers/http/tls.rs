@@ -31,7 +31,8 @@ struct Tls {
 }
 
 impl Tls {
-    /// Starts a TLS server for `secure.example` with `protocol`, and returns it with the certificate to trust.
+    /// Starts a TLS server for `secure.example` with `protocol`, and returns it with the
+    /// certificate to trust.
     async fn speaking(protocol: &'static str) -> Self {
         Self::serving(protocol, move |stream| async move {
             let service = service_fn(|request| async move { Ok::<_, Infallible>(serve(&request)) });
@@ -40,14 +41,15 @@ impl Tls {
                 let h2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
                 let _ = h2.serve_connection(io, service).await;
             } else {
-                let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+                let _ =
+                    hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
             }
         })
         .await
     }
 
-    /// Starts a TLS server for `secure.example` that offers `protocol` (with commas: several) and passes each connection to
-    /// `serve`.
+    /// Starts a TLS server for `secure.example` that offers `protocol` (with commas: several) and
+    /// passes each connection to `serve`.
     async fn serving<F>(
         protocol: &'static str,
         serve: impl Fn(TlsStream<TcpStream>) -> F + Clone + Send + Sync + 'static,
@@ -58,13 +60,14 @@ impl Tls {
         let key = rcgen::generate_simple_self_signed(vec!["secure.example".to_owned()]).unwrap();
         let root = key.cert.der().to_vec();
         let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
-        let mut config =
-            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_no_client_auth()
-                .with_single_cert(vec![key.cert.der().clone()], private)
-                .unwrap();
+        let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(
+            rustls::crypto::ring::default_provider(),
+        ))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], private)
+        .unwrap();
         config.alpn_protocols = protocol.split(',').map(|name| name.as_bytes().to_vec()).collect();
         let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
         let server = Server::raw(move |stream| {
@@ -80,7 +83,10 @@ impl Tls {
     }
 
     fn fetcher(&self) -> HttpFetcher {
-        let names = Names::of(&[("secure.example", &[&["127.0.0.1"]]), ("other.example", &[&["127.0.0.1"]])]);
+        let names = Names::of(&[
+            ("secure.example", &[&["127.0.0.1"]]),
+            ("other.example", &[&["127.0.0.1"]]),
+        ]);
         builder().resolver(names).root_certificate(self.root.clone()).build().unwrap()
     }
 
@@ -96,8 +102,12 @@ fn serve(request: &http::Request<Incoming>) -> http::Response<Streamed> {
     match request.uri().path() {
         "/moved" => response.status(301).header("location", "/").body(stream(b"")),
         "/down" => {
-            let response = response.header("set-cookie", "safe=1; Secure").header("set-cookie", "any=2");
-            response.status(302).header("location", request.uri().query().unwrap()).body(stream(b""))
+            let response =
+                response.header("set-cookie", "safe=1; Secure").header("set-cookie", "any=2");
+            response
+                .status(302)
+                .header("location", request.uri().query().unwrap())
+                .body(stream(b""))
         }
         "/cookies" => {
             let cookies = request.headers().get("cookie").map(|value| value.as_bytes().to_vec());
@@ -147,8 +157,8 @@ fn h2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Frames that are neither a response head nor a body used to keep a core busy until the deadline, and again on the
-/// retry.
+/// Frames that are neither a response head nor a body used to keep a core busy until the deadline,
+/// and again on the retry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_http_2_frames_ends_the_fetch() {
     const DATA: u8 = 0;
@@ -176,8 +186,8 @@ async fn a_flood_of_http_2_frames_ends_the_fetch() {
         let tls = Tls::serving("h2", move |mut stream| {
             let (count, first, flood) = (Arc::clone(&count), first.clone(), Arc::clone(&flood));
             async move {
-                // The preface, the settings and the request come in one or more reads. A response before the request
-                // would be a protocol error.
+                // The preface, the settings and the request come in one or more reads. A response
+                // before the request would be a protocol error.
                 let mut seen = Vec::new();
                 while !contains_request(&seen) {
                     assert!(stream.read_buf(&mut seen).await.unwrap() > 0);
@@ -203,7 +213,9 @@ async fn a_flood_of_http_2_frames_ends_the_fetch() {
 
 /// Returns whether the bytes of a client contain the HEADERS frame of its first request.
 fn contains_request(bytes: &[u8]) -> bool {
-    let Some(mut rest) = bytes.strip_prefix(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") else { return false };
+    let Some(mut rest) = bytes.strip_prefix(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") else {
+        return false;
+    };
     while let [a, b, c, kind, _, _, _, _, _, tail @ ..] = rest {
         let len = u32::from_be_bytes([0, *a, *b, *c]) as usize;
         if *kind == 1 && tail.len() >= len {
@@ -235,8 +247,10 @@ async fn much_content_is_no_flood() {
         get_with(&fetcher, &tls.url("/"), &limits).await.unwrap();
         for _ in 0..4 {
             let urls: Vec<_> = (0..4).map(|n| tls.url(&format!("/{n}"))).collect();
-            for response in
-                futures_util::future::join_all(urls.iter().map(|url| get_with(&fetcher, url, &limits))).await
+            for response in futures_util::future::join_all(
+                urls.iter().map(|url| get_with(&fetcher, url, &limits)),
+            )
+            .await
             {
                 assert_eq!(body(&response.unwrap()).len(), 4 << 20);
             }
@@ -254,7 +268,10 @@ async fn requests_of_one_host_share_an_http_2_connection() {
         get_with(&fetcher, &tls.url("/"), &limits()).await.unwrap();
         let urls: Vec<_> = (0..50).map(|n| tls.url(&format!("/{n}"))).collect();
         let limits = limits();
-        for response in futures_util::future::join_all(urls.iter().map(|url| get_with(&fetcher, url, &limits))).await {
+        for response in
+            futures_util::future::join_all(urls.iter().map(|url| get_with(&fetcher, url, &limits)))
+                .await
+        {
             assert_eq!(body(&response.unwrap()), b"h2");
         }
         assert_eq!(tls.server.connections(), 1);
@@ -267,7 +284,13 @@ async fn http_2_has_the_same_limits() {
     bounded(async {
         let tls = Tls::speaking("h2").await;
         let fetcher = tls.fetcher();
-        for path in ["/header?70000", "/header?400000", "/header?600000", "/header?1100000", "/header?9000000"] {
+        for path in [
+            "/header?70000",
+            "/header?400000",
+            "/header?600000",
+            "/header?1100000",
+            "/header?9000000",
+        ] {
             let error = get_with(&fetcher, &tls.url(path), &limits()).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::TooLarge, "{path}: {error}");
         }
@@ -299,21 +322,33 @@ async fn a_secure_cookie_is_sent_over_tls_but_not_over_plain_http() {
                 up.headers_mut().append("set-cookie", "any=2".parse().unwrap());
                 up
             }
-            _ => response(200, request.headers().get("cookie").map_or("", |value| value.to_str().unwrap()).to_owned()),
+            _ => response(
+                200,
+                request
+                    .headers()
+                    .get("cookie")
+                    .map_or("", |value| value.to_str().unwrap())
+                    .to_owned(),
+            ),
         })
         .await;
         for protocol in ["h2", "http/1.1"] {
             let tls = Tls::speaking(protocol).await;
             let fetcher = tls.fetcher();
             // The same host name on both sides: cookies ignore ports.
-            let plain_url = |path: &str| format!("http://secure.example:{}{path}", plain.addr.port());
+            let plain_url =
+                |path: &str| format!("http://secure.example:{}{path}", plain.addr.port());
             for (start, expected) in [
                 (tls.url("/down?/cookies"), "safe=1; any=2"),
                 (tls.url(&format!("/down?{}", plain_url("/"))), "any=2"),
                 (plain_url(&format!("/up?{}", tls.url("/cookies"))).parse().unwrap(), "any=2"),
             ] {
                 let response = get_with(&fetcher, &start, &limits()).await.unwrap();
-                assert_eq!(String::from_utf8(body(&response)).unwrap(), expected, "{start} over {protocol}");
+                assert_eq!(
+                    String::from_utf8(body(&response)).unwrap(),
+                    expected,
+                    "{start} over {protocol}"
+                );
             }
         }
     })
@@ -330,7 +365,8 @@ async fn an_invalid_certificate_is_a_tls_error() {
         let port = tls.server.addr.port();
         let plain = Server::raw(|mut stream| async move {
             let _ = stream.read(&mut [0; 4096]).await;
-            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+            let _ =
+                stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
             read_to_close(&mut stream).await;
         })
         .await;
@@ -349,7 +385,10 @@ async fn an_invalid_certificate_is_a_tls_error() {
         })
         .await;
         let url = format!("https://{}/", closes.addr).parse().unwrap();
-        assert_eq!(get_with(&trusting, &url, &limits()).await.unwrap_err().kind, ErrorKind::NetworkError);
+        assert_eq!(
+            get_with(&trusting, &url, &limits()).await.unwrap_err().kind,
+            ErrorKind::NetworkError
+        );
     })
     .await;
 }
@@ -359,7 +398,11 @@ async fn a_tls_server_is_not_dialled_at_a_refused_address() {
     bounded(async {
         let tls = Tls::speaking("h2").await;
         let names = Names::of(&[("secure.example", &[&["127.0.0.1"]])]);
-        let fetcher = HttpFetcher::builder().resolver(names).root_certificate(tls.root.clone()).build().unwrap();
+        let fetcher = HttpFetcher::builder()
+            .resolver(names)
+            .root_certificate(tls.root.clone())
+            .build()
+            .unwrap();
         let error = get_with(&fetcher, &tls.url("/"), &limits()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::RefusedAddress);
         assert_eq!(tls.server.connections(), 0);
@@ -370,7 +413,9 @@ async fn a_tls_server_is_not_dialled_at_a_refused_address() {
 /// Serves HTTP/1.1 on a connection whose client was not told to speak HTTP/2.
 async fn serve_http1(stream: TlsStream<TcpStream>) {
     let service = service_fn(|request| async move { Ok::<_, Infallible>(serve(&request)) });
-    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
 
 /// Returns a server that offers both versions, and answers each request over HTTP/2 with `refusal`.
@@ -409,13 +454,18 @@ async fn a_server_that_wants_http_1_gets_it_and_is_remembered() {
         ] {
             let tls = refusing_http2(refusal).await;
             let fetcher = tls.fetcher();
-            let first =
-                get_with(&fetcher, &tls.url("/"), &limits()).await.unwrap_or_else(|why| panic!("{name}: {why}"));
+            let first = get_with(&fetcher, &tls.url("/"), &limits())
+                .await
+                .unwrap_or_else(|why| panic!("{name}: {why}"));
             assert_eq!((body(&first), first.unanswered.len()), (b"h1".to_vec(), 1), "{name}");
             assert_eq!(tls.server.connections(), 2, "{name}");
             let next = get_with(&fetcher, &tls.url("/next"), &limits()).await.unwrap();
             assert_eq!((body(&next), next.unanswered.len()), (b"h1".to_vec(), 0), "{name}");
-            assert_eq!(tls.server.connections(), 2, "{name}: the host is known, and its connection kept");
+            assert_eq!(
+                tls.server.connections(),
+                2,
+                "{name}: the host is known, and its connection kept"
+            );
         }
     })
     .await;
@@ -444,7 +494,8 @@ async fn a_wrong_connection_is_exchanged_for_one_of_http_1() {
                 return serve_http1(stream).await;
             }
             let service = service_fn(|_| async move {
-                let response = http::Response::builder().status(421).body(stream_of(Bytes::new())).unwrap();
+                let response =
+                    http::Response::builder().status(421).body(stream_of(Bytes::new())).unwrap();
                 Ok::<_, Infallible>(response)
             });
             let h2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -462,13 +513,26 @@ async fn a_wrong_connection_is_exchanged_for_one_of_http_1() {
 async fn an_error_of_tls_says_whether_another_client_may_do_better() {
     bounded(async {
         let tls = Tls::speaking("http/1.1").await;
-        let names = || Names::of(&[("secure.example", &[&["127.0.0.1"]]), ("other.example", &[&["127.0.0.1"]])]);
+        let names = || {
+            Names::of(&[
+                ("secure.example", &[&["127.0.0.1"]]),
+                ("other.example", &[&["127.0.0.1"]]),
+            ])
+        };
         let unknown = builder().resolver(names()).build().unwrap();
         let error = get_with(&unknown, &tls.url("/"), &limits()).await.unwrap_err();
-        assert_eq!((error.kind, error.of_client), (ErrorKind::TlsError, true), "its issuer is unknown here: {error}");
+        assert_eq!(
+            (error.kind, error.of_client),
+            (ErrorKind::TlsError, true),
+            "its issuer is unknown here: {error}"
+        );
         let other = format!("https://other.example:{}/", tls.server.addr.port()).parse().unwrap();
         let error = get_with(&tls.fetcher(), &other, &limits()).await.unwrap_err();
-        assert_eq!((error.kind, error.of_client), (ErrorKind::TlsError, false), "another host's: {error}");
+        assert_eq!(
+            (error.kind, error.of_client),
+            (ErrorKind::TlsError, false),
+            "another host's: {error}"
+        );
         let refuses = Server::raw(|mut stream| async move {
             let mut hello = [0; 512];
             let _ = stream.read(&mut hello).await;
@@ -495,13 +559,18 @@ async fn an_error_of_tls_says_whether_another_client_may_do_better() {
 #[tokio::test]
 async fn a_body_that_ends_with_an_unannounced_end_of_tls_is_complete_by_its_length_only() {
     bounded(async {
-        for (head, is_whole) in [("", false), ("Content-Length: 4\r\n", true), ("Content-Length: 5\r\n", false)] {
+        for (head, is_whole) in
+            [("", false), ("Content-Length: 4\r\n", true), ("Content-Length: 5\r\n", false)]
+        {
             let tls = Tls::serving("http/1.1", move |mut stream| async move {
                 let mut request = Vec::new();
                 while !request.ends_with(b"\r\n\r\n") {
                     assert!(stream.read_buf(&mut request).await.unwrap() > 0);
                 }
-                stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\npage").as_bytes()).await.unwrap();
+                stream
+                    .write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\npage").as_bytes())
+                    .await
+                    .unwrap();
                 stream.flush().await.unwrap();
                 // Without the alert that says so.
                 stream.get_mut().0.shutdown().await.unwrap();
@@ -509,7 +578,11 @@ async fn a_body_that_ends_with_an_unannounced_end_of_tls_is_complete_by_its_leng
             })
             .await;
             let response = get_with(&tls.fetcher(), &tls.url("/"), &limits()).await.unwrap();
-            assert_eq!((body(&response), response.truncated), (b"page".to_vec(), !is_whole), "{head}");
+            assert_eq!(
+                (body(&response), response.truncated),
+                (b"page".to_vec(), !is_whole),
+                "{head}"
+            );
         }
     })
     .await;

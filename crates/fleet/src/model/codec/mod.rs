@@ -2,8 +2,8 @@
 //!
 //! Owns: the format that `log/FORMAT.md` describes.
 //!
-//! Invariants: decoding returns what was encoded. Any bytes decode or are refused without a panic, and decoding takes
-//! no more memory than the limits below allow.
+//! Invariants: decoding returns what was encoded. Any bytes decode or are refused without a panic,
+//! and decoding takes no more memory than the limits below allow.
 //!
 //! Must not know: who sends or reads a message.
 
@@ -50,8 +50,8 @@ pub struct Header {
     pub newest: Timestamp,
     /// The number of attempts.
     pub count: u32,
-    /// The last position that the node has published in this epoch. It is greater than `last` in a retransmitted
-    /// message.
+    /// The last position that the node has published in this epoch. It is greater than `last` in a
+    /// retransmitted message.
     pub top: u64,
 }
 
@@ -134,7 +134,8 @@ impl Style {
 /// Returns the number of a text, if the text is its canonical form.
 pub(crate) fn number_of(text: &str) -> Option<u32> {
     let number: u32 = text.parse().ok()?;
-    let is_plain = text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
+    let is_plain =
+        text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
     (is_plain && number < u32::MAX).then_some(number)
 }
 

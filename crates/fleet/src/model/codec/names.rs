@@ -1,6 +1,7 @@
 //! The static dictionary: names that every message knows without carrying them.
 //!
-//! Owns: their order. It is part of the format's major version, so names are never moved, removed or added within one.
+//! Owns: their order. It is part of the format's major version, so names are never moved, removed
+//! or added within one.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -1,7 +1,7 @@
 //! The decoder of messages.
 //!
-//! Invariants: no input makes it panic. It takes no more memory than [`MAX_RAW`], [`MAX_ARENA`] and one row for each of
-//! [`MAX_ATTEMPTS`] attempts and as many links.
+//! Invariants: no input makes it panic. It takes no more memory than [`MAX_RAW`], [`MAX_ARENA`] and
+//! one row for each of [`MAX_ATTEMPTS`] attempts and as many links.
 //!
 //! Must not know: who may have sent a message.
 
@@ -15,8 +15,8 @@ use fetchwise::time::Timestamp;
 
 use super::names::KNOWN;
 use super::{
-    HEADER_LEN, Header, MAGIC, MAX_ARENA, MAX_ATTEMPTS, MAX_BODY, MAX_NAME, MAX_RAW, MAX_TAGS, Style, VERSION, bit,
-    column, hint_of, parent_of, unzigzag,
+    HEADER_LEN, Header, MAGIC, MAX_ARENA, MAX_ATTEMPTS, MAX_BODY, MAX_NAME, MAX_RAW, MAX_TAGS,
+    Style, VERSION, bit, column, hint_of, parent_of, unzigzag,
 };
 
 /// The maximum duration of an attempt in milliseconds (about 300 years).
@@ -86,8 +86,8 @@ struct LinkRow {
     link: u64,
 }
 
-/// Returns the header without decoding the attempts. Checks the checksum. `base` and `top` are unknown at this point;
-/// they are 0 and `last`.
+/// Returns the header without decoding the attempts. Checks the checksum. `base` and `top` are
+/// unknown at this point; they are 0 and `last`.
 ///
 /// # Errors
 /// As [`Batch::decode`].
@@ -96,7 +96,9 @@ pub fn peek(body: &[u8]) -> Result<Header, DecodeError> {
 }
 
 fn split(body: &[u8]) -> Read<(Header, &[u8])> {
-    let Some((head, frame)) = body.split_at_checked(HEADER_LEN) else { return Err(DecodeError::Foreign) };
+    let Some((head, frame)) = body.split_at_checked(HEADER_LEN) else {
+        return Err(DecodeError::Foreign);
+    };
     if !head.starts_with(&MAGIC) {
         return Err(DecodeError::Foreign);
     }
@@ -124,7 +126,12 @@ fn split(body: &[u8]) -> Read<(Header, &[u8])> {
     if raw_len as usize > MAX_RAW || count as usize > MAX_ATTEMPTS {
         return Err(DecodeError::TooLarge);
     }
-    if epoch == 0 || first == 0 || first > last || last == u64::MAX || u64::from(count) > last - first + 1 {
+    if epoch == 0
+        || first == 0
+        || first > last
+        || last == u64::MAX
+        || u64::from(count) > last - first + 1
+    {
         return Err(DecodeError::Malformed("positions"));
     }
     let newest = Timestamp::from_millis(newest);
@@ -141,7 +148,8 @@ impl Batch {
         let mut raw_len = [0; 4];
         raw_len.copy_from_slice(&body[40..44]);
         let raw_len = u32::from_le_bytes(raw_len) as usize;
-        let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| DecodeError::Malformed("frame"))?;
+        let raw =
+            zstd::bulk::decompress(frame, raw_len).map_err(|_| DecodeError::Malformed("frame"))?;
         if raw.len() != raw_len {
             return Err(DecodeError::Malformed("frame"));
         }
@@ -179,18 +187,22 @@ impl Batch {
                 last_attempt_at: None,
                 hint: hint_of(row.hint),
             };
-            f(row.position, &RemoteLinkState { link: row.link, domain: self.text(row.domain), state, at });
+            f(
+                row.position,
+                &RemoteLinkState { link: row.link, domain: self.text(row.domain), state, at },
+            );
         }
     }
 
-    /// Calls `f` with each attempt, its position and the hash of its link. The hash is 0 unless the attempt was
-    /// blocked.
+    /// Calls `f` with each attempt, its position and the hash of its link. The hash is 0 unless the
+    /// attempt was blocked.
     pub fn each(&self, mut f: impl FnMut(u64, &RemoteAttempt<'_>, u64)) {
         let text = |span: Span| self.text(span);
         let mut heuristics = Vec::new();
         for row in &self.rows {
             heuristics.clear();
-            let tags = self.tags.get(row.tags.start as usize..row.tags.end as usize).unwrap_or_default();
+            let tags =
+                self.tags.get(row.tags.start as usize..row.tags.end as usize).unwrap_or_default();
             heuristics.extend(tags.iter().map(|(kind, value)| (text(*kind), text(*value))));
             let fact = RemoteAttempt {
                 at: Timestamp::from_millis(row.at),
@@ -232,13 +244,15 @@ impl<'r> Column<'r> {
 
     fn take(&mut self, len: u64) -> Read<&'r [u8]> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let (taken, rest) = self.0.split_at_checked(len).ok_or(DecodeError::Malformed("truncated column"))?;
+        let (taken, rest) =
+            self.0.split_at_checked(len).ok_or(DecodeError::Malformed("truncated column"))?;
         self.0 = rest;
         Ok(taken)
     }
 
     fn fixed<const N: usize>(&mut self) -> Read<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(DecodeError::Malformed("truncated column"))?;
+        let (taken, rest) =
+            self.0.split_first_chunk().ok_or(DecodeError::Malformed("truncated column"))?;
         self.0 = rest;
         Ok(*taken)
     }
@@ -272,7 +286,15 @@ impl<'r> Decoder<'r> {
             names.push_str(name);
             spans.push(Span((names.len() - name.len()) as u32, names.len() as u32));
         }
-        Ok(Self { header, columns, names, spans, patterns: Vec::new(), kinds: Vec::new(), tags: Vec::new() })
+        Ok(Self {
+            header,
+            columns,
+            names,
+            spans,
+            patterns: Vec::new(),
+            kinds: Vec::new(),
+            tags: Vec::new(),
+        })
     }
 
     fn varint(&mut self, kind: u8) -> Read<u64> {
@@ -297,8 +319,11 @@ impl<'r> Decoder<'r> {
         let (mut before, mut at, mut newest) = (None, 0i64, i64::MIN);
         for index in 0..u64::from(self.header.count) {
             let offset = if has_positions { self.varint(column::POSITIONS)? } else { index };
-            let position =
-                self.header.first.checked_add(offset).filter(|p| *p <= self.header.last && Some(*p) > before);
+            let position = self
+                .header
+                .first
+                .checked_add(offset)
+                .filter(|p| *p <= self.header.last && Some(*p) > before);
             let position = position.ok_or(DecodeError::Malformed("positions"))?;
             before = Some(position);
             at = at.wrapping_add(unzigzag(self.varint(column::TIMES)?));
@@ -309,7 +334,8 @@ impl<'r> Decoder<'r> {
             return Err(DecodeError::Malformed("times"));
         }
         let links = self.links()?;
-        let egress = if self.has(column::EGRESS) { self.name(column::EGRESS)? } else { Span::default() };
+        let egress =
+            if self.has(column::EGRESS) { self.name(column::EGRESS)? } else { Span::default() };
         Ok(Batch { header: self.header, names: self.names, tags: self.tags, rows, links, egress })
     }
 
@@ -320,8 +346,11 @@ impl<'r> Decoder<'r> {
                 return Err(DecodeError::TooLarge);
             }
             let offset = self.varint(column::LINK_STATES)?;
-            let position =
-                self.header.first.checked_add(offset).filter(|p| *p <= self.header.last && Some(*p) > before);
+            let position = self
+                .header
+                .first
+                .checked_add(offset)
+                .filter(|p| *p <= self.header.last && Some(*p) > before);
             let position = position.ok_or(DecodeError::Malformed("positions"))?;
             before = Some(position);
             let domain = self.name(column::LINK_STATES)?;
@@ -358,7 +387,9 @@ impl<'r> Decoder<'r> {
     fn tags(&mut self) -> Read<Range<u32>> {
         let first = self.tags.len() as u32;
         let pattern = match self.varint(column::SHAPES)?.checked_sub(1) {
-            Some(index) => usize::try_from(index).ok().and_then(|index| self.patterns.get(index)).cloned(),
+            Some(index) => {
+                usize::try_from(index).ok().and_then(|index| self.patterns.get(index)).cloned()
+            }
             None => Some(self.pattern()?),
         };
         let pattern = pattern.ok_or(DecodeError::Malformed("heuristic pattern"))?;
@@ -406,7 +437,8 @@ impl<'r> Decoder<'r> {
             return match self.varint(column::SITES)? {
                 0 => Ok(domain),
                 1 => {
-                    let parent = parent_of(self.text(domain)).ok_or(DecodeError::Malformed("site"))?;
+                    let parent =
+                        parent_of(self.text(domain)).ok_or(DecodeError::Malformed("site"))?;
                     Ok(Span(domain.1 - parent.len() as u32, domain.1))
                 }
                 name => self.named(name - 2),

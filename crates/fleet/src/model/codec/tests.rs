@@ -23,8 +23,10 @@ struct Owned {
 }
 
 fn with<T>(owned: &Owned, f: impl FnOnce(&RemoteAttempt<'_>) -> T) -> T {
-    let heuristics: Vec<(&str, &str)> = owned.heuristics.iter().map(|(k, v)| (&**k, &**v)).collect();
-    let hints = [None, Some(Hint::Blocked), Some(Hint::Empty), Some(Hint::Timeout), Some(Hint::Unknown)];
+    let heuristics: Vec<(&str, &str)> =
+        owned.heuristics.iter().map(|(k, v)| (&**k, &**v)).collect();
+    let hints =
+        [None, Some(Hint::Blocked), Some(Hint::Empty), Some(Hint::Timeout), Some(Hint::Unknown)];
     f(&RemoteAttempt {
         at: Timestamp::from_millis(owned.at),
         fetcher: &owned.fetcher,
@@ -43,7 +45,8 @@ fn tag() -> impl Strategy<Value = (String, String)> {
     prop_oneof![
         domain.clone().prop_map(|d| ("domain".into(), d.into())),
         domain.clone().prop_map(|d| ("site".into(), d.into())),
-        (domain.clone(), "[a-z|/]{0,6}").prop_map(|(d, s)| ("domain_path".into(), format!("{d}|{s}"))),
+        (domain.clone(), "[a-z|/]{0,6}")
+            .prop_map(|(d, s)| ("domain_path".into(), format!("{d}|{s}"))),
         domain.prop_map(|d| ("domain_suffix".into(), d.into())),
         "(0|00|[1-9][0-9]{0,3}|4294967295|-1|deep)".prop_map(|n| ("path_depth".into(), n)),
         ("[a-zé_]{0,9}", "\\PC{0,12}"),
@@ -70,13 +73,30 @@ fn owned() -> impl Strategy<Value = Owned> {
 type OwnedLink = (u64, String, u64, LinkState, i64);
 
 fn link() -> impl Strategy<Value = OwnedLink> {
-    let hints = vec![None, Some(Hint::Blocked), Some(Hint::Empty), Some(Hint::Timeout), Some(Hint::Unknown)];
-    let state = (prop::option::of(1i64..1 << 40), 0..=MAX_RISK_LEVEL, any::<u32>(), prop::sample::select(hints));
+    let hints = vec![
+        None,
+        Some(Hint::Blocked),
+        Some(Hint::Empty),
+        Some(Hint::Timeout),
+        Some(Hint::Unknown),
+    ];
+    let state = (
+        prop::option::of(1i64..1 << 40),
+        0..=MAX_RISK_LEVEL,
+        any::<u32>(),
+        prop::sample::select(hints),
+    );
     let at = -5_000_000_000_000i64..5_000_000_000_000;
     (0u64..4, "[a-z.]{0,9}", any::<u64>(), state, at).prop_map(|(gap, domain, link, state, at)| {
         let (pause, risk_level, attempt_count, hint) = state;
         let paused_until = pause.map(|pause| Timestamp::from_millis(at + pause));
-        (gap, domain, link, LinkState { paused_until, risk_level, attempt_count, last_attempt_at: None, hint }, at)
+        (
+            gap,
+            domain,
+            link,
+            LinkState { paused_until, risk_level, attempt_count, last_attempt_at: None, hint },
+            at,
+        )
     })
 }
 
@@ -88,7 +108,10 @@ fn of_link((_, domain, link, state, at): &OwnedLink) -> RemoteLinkState<'_> {
 fn links_of(batch: &Batch) -> Vec<(u64, OwnedLink)> {
     let mut all = Vec::new();
     batch.each_link(|position, link| {
-        all.push((position, (0, link.domain.to_owned(), link.link, link.state, link.at.as_millis())));
+        all.push((
+            position,
+            (0, link.domain.to_owned(), link.link, link.state, link.at.as_millis()),
+        ));
     });
     all
 }
@@ -211,7 +234,8 @@ fn a_newer_release_is_reported_and_its_additions_are_skipped() {
     let raw_len = u32::from_le_bytes(body[40..44].try_into().unwrap()) as usize;
     let mut raw = zstd::bulk::decompress(&body[48..], raw_len).unwrap();
     assert_eq!(Batch::decode(&whole(&raw, 0, 9, 9)).unwrap().links(), 1);
-    let kind = |raw: &[u8], kind: u8, len: u8| raw.windows(2).position(|two| *two == [kind, len]).unwrap();
+    let kind =
+        |raw: &[u8], kind: u8, len: u8| raw.windows(2).position(|two| *two == [kind, len]).unwrap();
     for (known, len) in [(column::LINK_STATES, 15), (column::EGRESS, 1)] {
         let place = kind(&raw, known, len);
         raw[place] = 180 + known;
@@ -250,8 +274,14 @@ fn oversized_content_is_refused() {
     assert_eq!(Batch::decode(&whole(&rows, 0, 1, 1 << 30)).unwrap_err(), DecodeError::TooLarge);
     let one = [vec![column::LINK_STATES, 15], row(9)].concat();
     assert_eq!(Batch::decode(&whole(&one, 0, 1, 10)).unwrap().links(), 1);
-    assert_eq!(Batch::decode(&whole(&one, 0, 1, 9)).unwrap_err(), DecodeError::Malformed("positions"));
+    assert_eq!(
+        Batch::decode(&whole(&one, 0, 1, 9)).unwrap_err(),
+        DecodeError::Malformed("positions")
+    );
     for (count, first, last) in [(2, 5, 5), (0, 0, 5), (0, 6, 5), (0, 1, u64::MAX)] {
-        assert_eq!(Batch::decode(&whole(&[], count, first, last)).unwrap_err(), DecodeError::Malformed("positions"));
+        assert_eq!(
+            Batch::decode(&whole(&[], count, first, last)).unwrap_err(),
+            DecodeError::Malformed("positions")
+        );
     }
 }

@@ -16,11 +16,12 @@ use fetchwise::time::Timestamp;
 
 use super::names::{KNOWN, number_of as well_known};
 use super::{
-    HEADER_LEN, Header, MAGIC, Style, VERSION, bit, code_of, column, number_of, parent_of, put_varint, zigzag,
+    HEADER_LEN, Header, MAGIC, Style, VERSION, bit, code_of, column, number_of, parent_of,
+    put_varint, zigzag,
 };
 
-/// The zstd level of large messages. A higher level costs ten times the time and saves a tenth of the bytes. That is
-/// worth it for small messages, which are sent about once per second.
+/// The zstd level of large messages. A higher level costs ten times the time and saves a tenth of
+/// the bytes. That is worth it for small messages, which are sent about once per second.
 const LEVEL: i32 = 3;
 const LEVEL_OF_SMALL: i32 = 15;
 /// The maximum size of a small message before compression, in bytes.
@@ -103,7 +104,13 @@ impl Builder {
     /// Adds a link state at the next position.
     pub fn link(&mut self, link: &RemoteLinkState<'_>) {
         let (offset, domain) = (self.next - self.first, link.domain.into());
-        self.links.push(LinkRow { offset, domain, link: link.link, state: link.state, at: link.at.as_millis() });
+        self.links.push(LinkRow {
+            offset,
+            domain,
+            link: link.link,
+            state: link.state,
+            at: link.at.as_millis(),
+        });
         self.len += 24 + link.domain.len();
         self.skip();
     }
@@ -115,9 +122,13 @@ impl Builder {
             self.put(column::LINK_STATES, *offset);
             let domain = self.name(domain);
             self.put(column::LINK_STATES, domain);
-            self.put(column::LINK_STATES, zigzag(at.wrapping_sub(std::mem::replace(&mut before, *at))));
+            self.put(
+                column::LINK_STATES,
+                zigzag(at.wrapping_sub(std::mem::replace(&mut before, *at))),
+            );
             // A pause that ends before it begins counts as none.
-            let pause_ms = state.paused_until.map_or(0, |until| until.as_millis().saturating_sub(*at).max(0));
+            let pause_ms =
+                state.paused_until.map_or(0, |until| until.as_millis().saturating_sub(*at).max(0));
             self.put(column::LINK_STATES, pause_ms as u64);
             self.put(column::LINK_STATES, u64::from(state.attempt_count));
             let out = &mut self.columns[usize::from(column::LINK_STATES)];
@@ -131,7 +142,8 @@ impl Builder {
         }
     }
 
-    /// Adds the attempt at the next position. `link` is the hash of its link and travels with blocked attempts only.
+    /// Adds the attempt at the next position. `link` is the hash of its link and travels with
+    /// blocked attempts only.
     pub fn push(&mut self, fact: &RemoteAttempt<'_>, link: u64) {
         let at = fact.at.as_millis();
         self.put(column::POSITIONS, self.next - self.first);
@@ -140,12 +152,15 @@ impl Builder {
         let fetcher = self.name(fact.fetcher);
         self.put(column::FETCHERS, fetcher);
         let mut bits = code_of(fact.hint) << bit::HINT_SHIFT;
-        for (is_set, flag) in [(fact.success, bit::SUCCESS), (fact.is_banned, bit::BANNED), (fact.is_file, bit::FILE)] {
+        for (is_set, flag) in
+            [(fact.success, bit::SUCCESS), (fact.is_banned, bit::BANNED), (fact.is_file, bit::FILE)]
+        {
             bits |= if is_set { flag } else { 0 };
         }
         if fact.weight.to_bits() != 1f64.to_bits() {
             bits |= bit::WEIGHT;
-            self.columns[usize::from(column::WEIGHTS)].extend_from_slice(&fact.weight.to_le_bytes());
+            self.columns[usize::from(column::WEIGHTS)]
+                .extend_from_slice(&fact.weight.to_le_bytes());
         }
         self.columns[usize::from(column::BITS)].push(bits);
         self.put(column::DURATIONS, fact.duration_ms);
@@ -161,7 +176,8 @@ impl Builder {
 
     fn tags(&mut self, fact: &RemoteAttempt<'_>) {
         let codes: Vec<u64> = fact.heuristics.iter().map(|(kind, _)| self.name(kind)).collect();
-        let pattern: Vec<u64> = fact.heuristics.iter().filter_map(|(kind, _)| self.place(kind)).collect();
+        let pattern: Vec<u64> =
+            fact.heuristics.iter().filter_map(|(kind, _)| self.place(kind)).collect();
         let fresh = self.patterns.len() as u64;
         let known = self.patterns.get(&pattern).copied();
         self.put(column::SHAPES, known.map_or(0, |index| index + 1));
@@ -171,7 +187,8 @@ impl Builder {
             self.patterns.insert(pattern, fresh);
         }
         let domain = fact.domain().unwrap_or_default();
-        // Values that are encoded relative to the domain come last, because a reader must know the domain first.
+        // Values that are encoded relative to the domain come last, because a reader must know the
+        // domain first.
         let is_last = |kind: &str| matches!(Style::of(kind), Style::Site | Style::Part);
         let first = fact.heuristics.iter().filter(|(kind, _)| !is_last(kind));
         for (kind, value) in first.chain(fact.heuristics.iter().filter(|(kind, _)| is_last(kind))) {
@@ -186,17 +203,19 @@ impl Builder {
                     let name = self.name(value);
                     self.put(column::SITES, name + 2);
                 }
-                Style::Part => match value.strip_prefix(domain).and_then(|rest| rest.strip_prefix('|')) {
-                    Some(part) => {
-                        let name = self.name(part);
-                        self.put(column::PARTS, name + 1);
+                Style::Part => {
+                    match value.strip_prefix(domain).and_then(|rest| rest.strip_prefix('|')) {
+                        Some(part) => {
+                            let name = self.name(part);
+                            self.put(column::PARTS, name + 1);
+                        }
+                        None => {
+                            let name = self.name(value);
+                            self.put(column::PARTS, 0);
+                            self.put(column::PARTS, name);
+                        }
                     }
-                    None => {
-                        let name = self.name(value);
-                        self.put(column::PARTS, 0);
-                        self.put(column::PARTS, name);
-                    }
-                },
+                }
                 Style::Number => match number_of(value) {
                     Some(number) => self.put(column::NUMBERS, u64::from(number) + 1),
                     None => {
@@ -235,7 +254,8 @@ impl Builder {
         self.len += 1;
     }
 
-    /// Finishes the message. `top` is the last position that was ever published in this epoch, if it is a later one.
+    /// Finishes the message. `top` is the last position that was ever published in this epoch, if
+    /// it is a later one.
     ///
     /// # Errors
     /// Returns errors of the compressor. None are expected.
@@ -259,7 +279,8 @@ impl Builder {
                 raw.extend_from_slice(bytes);
             }
         }
-        let frame = zstd::bulk::compress(&raw, if raw.len() <= SMALL { LEVEL_OF_SMALL } else { LEVEL })?;
+        let frame =
+            zstd::bulk::compress(&raw, if raw.len() <= SMALL { LEVEL_OF_SMALL } else { LEVEL })?;
         let mut body = Vec::with_capacity(HEADER_LEN + frame.len());
         body.extend_from_slice(&MAGIC);
         body.extend_from_slice(&[VERSION.0, VERSION.1, 0, 0]);

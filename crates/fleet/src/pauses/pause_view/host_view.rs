@@ -78,25 +78,36 @@ impl FleetPauses {
 }
 
 impl HostView {
-    /// Returns the end of what this node has to respect: everything but its own process's statements.
+    /// Returns the end of what this node has to respect: everything but its own process's
+    /// statements.
     pub(super) fn hold(&self, now: Timestamp) -> Option<Timestamp> {
         let others = self.seen.all().iter().filter(|statement| !statement.is_ours);
         others.map(Statement::end).max().filter(|end| *end > now)
     }
 
-    /// Returns what follows locally after the statements have changed; they had ended at `over` before.
+    /// Returns what follows locally after the statements have changed; they had ended at `over`
+    /// before.
     pub(super) fn settle(&mut self, over: Option<Timestamp>, now: Timestamp) -> LocalAction {
         let ours = self.ours;
         match (self.hold(now), ours.held, over) {
             (Some(end), None, _) if ours.applied == Some(end) => LocalAction::Nothing,
             (Some(end), ..) => {
                 self.ours = FleetPauses { applied: Some(end), held: None };
-                LocalAction::Pause { until: end.max(self.own_until.unwrap_or(end)), ours, level: self.seen.level() }
+                LocalAction::Pause {
+                    until: end.max(self.own_until.unwrap_or(end)),
+                    ours,
+                    level: self.seen.level(),
+                }
             }
             // The claim had arrived, but its response was lost.
-            (None, Some(held), Some(over)) if self.seen.is_tried_here(now) => LocalAction::Try { held, over },
+            (None, Some(held), Some(over)) if self.seen.is_tried_here(now) => {
+                LocalAction::Try { held, over }
+            }
             // What held it was taken back before its end.
-            (None, ..) if ours.applied.is_some_and(|applied| applied > now) && !self.seen.is_tried_here(now) => {
+            (None, ..)
+                if ours.applied.is_some_and(|applied| applied > now)
+                    && !self.seen.is_tried_here(now) =>
+            {
                 self.ours.applied = None;
                 LocalAction::Lift { ours, own_until: self.own_until.filter(|until| *until > now) }
             }

@@ -1,11 +1,11 @@
 //! One node's view of the fleet's paused hosts, and the writes that it still owes.
 //!
-//! Owns: the statements as last seen, which nodes are believed, the local pauses set because of them, and the pending
-//! writes.
+//! Owns: the statements as last seen, which nodes are believed, the local pauses set because of
+//! them, and the pending writes.
 //!
-//! Invariants: the node lifts a local pause only if the fleet's pause was its reason; one from the node's own attempts
-//! lasts for its own time. Nothing that peers say makes the view grow without bound. While cut off, the node tries a
-//! host once per pause.
+//! Invariants: the node lifts a local pause only if the fleet's pause was its reason; one from the
+//! node's own attempts lasts for its own time. Nothing that peers say makes the view grow without
+//! bound. While cut off, the node tries a host once per pause.
 //!
 //! Must not know: how and when statements are stored.
 
@@ -20,14 +20,14 @@ use self::host_view::HostView;
 pub(super) use self::host_view::{ClaimOutcome, LocalAction};
 use crate::model::node_id::NodeId;
 use crate::pauses::state_machine::{
-    Claim, Effect, HostState, HostStatements, MAX_HOSTS_PER_NODE, PauseQuota, Phase, Statement, claim,
-    offline_trial_time, paused,
+    Claim, Effect, HostState, HostStatements, MAX_HOSTS_PER_NODE, PauseQuota, Phase, Statement,
+    claim, offline_trial_time, paused,
 };
 
 /// The time after an unanswered claim for which the same host is not claimed again.
 const CLAIM_RETRY_INTERVAL: Duration = Duration::from_secs(5);
-/// The time without any response after which the node counts as cut off. Brokers that elect a leader respond again
-/// within it.
+/// The time without any response after which the node counts as cut off. Brokers that elect a
+/// leader respond again within it.
 const CUT_OFF_AFTER: Duration = Duration::from_secs(30);
 /// The maximum number of remembered ends. They reject older statements that arrive later.
 const MAX_ENDS: usize = 10_000;
@@ -103,21 +103,25 @@ impl PauseView {
         }
     }
 
-    /// Returns whether the table was recreated since the last check. Revisions of two incarnations are not comparable.
+    /// Returns whether the table was recreated since the last check. Revisions of two incarnations
+    /// are not comparable.
     pub(super) fn is_recreated(&mut self, table: Option<u64>) -> bool {
         let before = self.table;
         self.table = table.or(before);
         before.is_some() && self.table != before
     }
 
-    /// Applies the loss of the table, which is not a sign that any host is fine. This process's pauses are stated again.
+    /// Applies the loss of the table, which is not a sign that any host is fine. This process's
+    /// pauses are stated again.
     pub(super) fn apply_loss(&mut self, now: Timestamp) {
         self.ended.clear();
         self.counts.clear();
         for (domain, known) in self.hosts.drain() {
             let is_own = known.seen.all().iter().any(|statement| statement.is_ours);
             let sent = self.sent.get(&domain).map(|(state, _)| *state);
-            if let Some(state) = sent.filter(|state| is_own && state.phase == Phase::Paused && state.until > now) {
+            if let Some(state) =
+                sent.filter(|state| is_own && state.phase == Phase::Paused && state.until > now)
+            {
                 self.outbox.entry(domain).or_insert(state);
             }
         }
@@ -125,11 +129,15 @@ impl PauseView {
 
     /// Returns all statements in the view: the host, the writer and the revision.
     pub(super) fn statements(&self) -> Vec<(String, NodeId, u64)> {
-        let all = self.hosts.iter().flat_map(|(domain, known)| known.seen.all().iter().map(move |said| (domain, said)));
+        let all = self
+            .hosts
+            .iter()
+            .flat_map(|(domain, known)| known.seen.all().iter().map(move |said| (domain, said)));
         all.map(|(domain, said)| (domain.clone(), said.by, said.revision)).collect()
     }
 
-    /// Sets whether a node has a heartbeat. Returns whether statements of it were rejected that count now.
+    /// Sets whether a node has a heartbeat. Returns whether statements of it were rejected that
+    /// count now.
     pub(super) fn set_present(&mut self, node: NodeId, is_present: bool) -> bool {
         if !is_present {
             self.present.remove(&node);
@@ -162,8 +170,14 @@ impl PauseView {
         self.excluded.contains(&node)
     }
 
-    /// Excludes a node, or includes it again. Nothing that an excluded node has said holds any longer.
-    pub(super) fn exclude(&mut self, node: NodeId, is_excluded: bool, now: Timestamp) -> Vec<(String, LocalAction)> {
+    /// Excludes a node, or includes it again. Nothing that an excluded node has said holds any
+    /// longer.
+    pub(super) fn exclude(
+        &mut self,
+        node: NodeId,
+        is_excluded: bool,
+        now: Timestamp,
+    ) -> Vec<(String, LocalAction)> {
         if !is_excluded {
             self.excluded.remove(&node);
             return Vec::new();
@@ -203,10 +217,10 @@ impl PauseView {
             return LocalAction::Nothing;
         }
         let new = Statement { by, is_ours, state, stored, revision };
-        let effect = self
-            .hosts
-            .get(domain)
-            .map_or_else(|| HostStatements::default().effect(&new), |known| known.seen.effect(&new));
+        let effect = self.hosts.get(domain).map_or_else(
+            || HostStatements::default().effect(&new),
+            |known| known.seen.effect(&new),
+        );
         let is_new = effect == Effect::New;
         if (is_new || effect == Effect::Changes) && !self.admit(&new, is_new, now) {
             self.rejected += 1;
@@ -233,7 +247,8 @@ impl PauseView {
             Effect::New | Effect::Changes => {
                 (known.failed, known.is_tried, known.is_waived) = (None, false, false);
                 if is_ours && known.seen.is_tried_here(now) {
-                    // Counted here and not where the claim is answered: the watcher starts the trial.
+                    // Counted here and not where the claim is answered: the watcher starts the
+                    // trial.
                     self.trials += 1;
                 }
             }
@@ -248,9 +263,11 @@ impl PauseView {
         if known.is_waived { LocalAction::Nothing } else { known.settle(over, now) }
     }
 
-    /// Returns whether a statement is the one that this node has sent last, which is delivered then.
+    /// Returns whether a statement is the one that this node has sent last, which is delivered
+    /// then.
     fn is_delivery(&mut self, domain: &str, state: HostState) -> bool {
-        let Some((_, is_delivered)) = self.sent.get_mut(domain).filter(|(sent, _)| *sent == state) else {
+        let Some((_, is_delivered)) = self.sent.get_mut(domain).filter(|(sent, _)| *sent == state)
+        else {
             return false;
         };
         *is_delivered = true;
@@ -301,11 +318,21 @@ impl PauseView {
         }
         let Some(known) = self.hosts.remove(domain) else { return LocalAction::Nothing };
         change_counts(&mut self.counts, &known.seen, &HostStatements::default());
-        LocalAction::Lift { ours: known.ours, own_until: known.own_until.filter(|until| *until > now) }
+        LocalAction::Lift {
+            ours: known.ours,
+            own_until: known.own_until.filter(|until| *until > now),
+        }
     }
 
-    /// Applies the removal of a node's statement, which the broker no longer has, up to that revision.
-    pub(super) fn apply_removal(&mut self, domain: &str, by: NodeId, revision: u64, now: Timestamp) -> LocalAction {
+    /// Applies the removal of a node's statement, which the broker no longer has, up to that
+    /// revision.
+    pub(super) fn apply_removal(
+        &mut self,
+        domain: &str,
+        by: NodeId,
+        revision: u64,
+        now: Timestamp,
+    ) -> LocalAction {
         let Some(known) = self.hosts.get_mut(domain) else { return LocalAction::Nothing };
         let before = known.seen.clone();
         if !known.seen.remove(by, revision) {
@@ -320,17 +347,25 @@ impl PauseView {
     }
 
     /// Returns whether this node may try a host.
-    pub(super) fn request_trial(&mut self, domain: &str, ended: Timestamp, now: Timestamp) -> TrialReply {
+    pub(super) fn request_trial(
+        &mut self,
+        domain: &str,
+        ended: Timestamp,
+        now: Timestamp,
+    ) -> TrialReply {
         let (own, silent_since) = (self.own, self.silent_since);
         let Some(known) = self.hosts.get_mut(domain) else {
-            // Other nodes may know this node's pause before this node does, and claim the trial that follows it. The
-            // hold has a limit, because a broker may lose what it has confirmed.
+            // Other nodes may know this node's pause before this node does, and claim the trial
+            // that follows it. The hold has a limit, because a broker may lose what it has
+            // confirmed.
             let own_pause = self.sent.get(domain).filter(|(state, is_delivered)| {
                 state.phase == Phase::Paused && !is_delivered && silent_since.is_none()
             });
             let limit = own_pause.map(|(state, _)| state.until.saturating_add(CUT_OFF_AFTER));
             return match limit.filter(|limit| *limit > now) {
-                Some(limit) => TrialReply::NotBefore(now.saturating_add(CLAIM_RETRY_INTERVAL).min(limit)),
+                Some(limit) => {
+                    TrialReply::NotBefore(now.saturating_add(CLAIM_RETRY_INTERVAL).min(limit))
+                }
                 None => TrialReply::Now,
             };
         };
@@ -351,7 +386,9 @@ impl PauseView {
         if let Some(held) = known.ours.held.filter(|held| *held > now) {
             return TrialReply::NotBefore(held);
         }
-        let Some((last, answer)) = known.failed.filter(|(last, _)| now.since(*last) <= CLAIM_RETRY_INTERVAL) else {
+        let Some((last, answer)) =
+            known.failed.filter(|(last, _)| now.since(*last) <= CLAIM_RETRY_INTERVAL)
+        else {
             known.is_claiming = true;
             return TrialReply::Asking(true);
         };
@@ -359,7 +396,9 @@ impl PauseView {
         let over = known.seen.end().unwrap_or(ended).min(ended);
         let moment = match (answer, silent_since) {
             (ClaimOutcome::Rejected, _) => offline_trial_time(own, domain, over),
-            (_, Some(since)) => offline_trial_time(own, domain, over).max(since.saturating_add(CUT_OFF_AFTER)),
+            (_, Some(since)) => {
+                offline_trial_time(own, domain, over).max(since.saturating_add(CUT_OFF_AFTER))
+            }
             // The broker is available and was merely late.
             (_, None) => ask_again,
         };
@@ -395,7 +434,8 @@ impl PauseView {
 
     /// Returns whether everything about a host up to a revision was applied.
     pub(super) fn is_applied(&self, domain: &str, revision: u64) -> bool {
-        self.hosts.get(domain).map(|known| known.newest).max(self.ended.get(domain).copied()) >= Some(revision)
+        self.hosts.get(domain).map(|known| known.newest).max(self.ended.get(domain).copied())
+            >= Some(revision)
     }
 
     /// Returns whether this process has the trial of a host.
@@ -418,15 +458,16 @@ impl PauseView {
         self.silent_since = if is_answered { None } else { Some(self.silent_since.unwrap_or(now)) };
     }
 
-    /// Records a pause that this node's own attempts have set. Whatever the fleet says, it lasts for its own time.
+    /// Records a pause that this node's own attempts have set. Whatever the fleet says, it lasts
+    /// for its own time.
     pub(super) fn record_own_pause(&mut self, domain: &str, until: Timestamp) {
         if let Some(known) = self.hosts.get_mut(domain) {
             known.own_until = known.own_until.max(Some(until));
         }
     }
 
-    /// Queues the statement of a pause of this node, if the others do not say the same and would accept it. Returns
-    /// whether it did.
+    /// Queues the statement of a pause of this node, if the others do not say the same and would
+    /// accept it. Returns whether it did.
     pub(super) fn state_pause(&mut self, domain: &str, until: Timestamp, at: Timestamp) -> bool {
         let nothing = HostStatements::default();
         let seen = self.hosts.get(domain).map_or(&nothing, |known| &known.seen);
@@ -439,12 +480,14 @@ impl PauseView {
         true
     }
 
-    /// Queues the statement that a host is fine, as this node found out or as its operator says. Returns whether it did:
-    /// while other nodes have paused it, this has no effect for others.
+    /// Queues the statement that a host is fine, as this node found out or as its operator says.
+    /// Returns whether it did: while other nodes have paused it, this has no effect for others.
     pub(super) fn state_fine(&mut self, domain: &str, at: Timestamp) -> bool {
-        let is_said =
-            |state: Option<&HostState>| state.is_some_and(|state| state.phase != Phase::Fine && state.until > at);
-        let has_said = is_said(self.outbox.get(domain)) || is_said(self.sent.get(domain).map(|(state, _)| state));
+        let is_said = |state: Option<&HostState>| {
+            state.is_some_and(|state| state.phase != Phase::Fine && state.until > at)
+        };
+        let has_said = is_said(self.outbox.get(domain))
+            || is_said(self.sent.get(domain).map(|(state, _)| state));
         let known = self.hosts.get_mut(domain);
         let is_over = known.as_ref().is_some_and(|known| known.hold(at).is_none());
         if let Some(known) = known {
@@ -456,13 +499,19 @@ impl PauseView {
         has_said || is_over
     }
 
-    /// Begins to write a statement: the given one, or the queued one. Returns none if there is none that still holds, or
-    /// if another one is on its way.
-    pub(super) fn begin_write(&mut self, domain: &str, state: Option<HostState>, now: Timestamp) -> Option<HostState> {
+    /// Begins to write a statement: the given one, or the queued one. Returns none if there is none
+    /// that still holds, or if another one is on its way.
+    pub(super) fn begin_write(
+        &mut self,
+        domain: &str,
+        state: Option<HostState>,
+        now: Timestamp,
+    ) -> Option<HostState> {
         if self.writing.contains(domain) {
             return None;
         }
-        let state = state.or_else(|| self.outbox.remove(domain)).filter(|state| state.until > now)?;
+        let state =
+            state.or_else(|| self.outbox.remove(domain)).filter(|state| state.until > now)?;
         if self.sent.len() > 2 * MAX_HOSTS_PER_NODE {
             self.sent.retain(|_, (state, _)| state.until > now);
         }
@@ -487,7 +536,11 @@ impl PauseView {
 }
 
 /// Adjusts the numbers of statements by writers after those about one host have changed.
-fn change_counts(counts: &mut HashMap<NodeId, usize>, before: &HostStatements, after: &HostStatements) {
+fn change_counts(
+    counts: &mut HashMap<NodeId, usize>,
+    before: &HostStatements,
+    after: &HostStatements,
+) {
     for statement in after.all() {
         *counts.entry(statement.by).or_default() += 1;
     }

@@ -26,7 +26,13 @@ fn hear(view: &mut PauseView, domain: &str, by: NodeId, until: u64, revision: u6
     view.apply_statement(domain, by, pause(until), (NOW, revision), NOW)
 }
 
-fn hear_fine(view: &mut PauseView, domain: &str, by: NodeId, at: u64, revision: u64) -> LocalAction {
+fn hear_fine(
+    view: &mut PauseView,
+    domain: &str,
+    by: NodeId,
+    at: u64,
+    revision: u64,
+) -> LocalAction {
     view.apply_statement(domain, by, HostState::fine(after(at)), (after(at), revision), after(at))
 }
 
@@ -37,7 +43,11 @@ fn a_node_waits_for_its_own_pause_before_it_tries_the_host() {
     let state = view.begin_write("e.org", None, NOW).unwrap();
     view.end_write("e.org", None);
     let asked = |view: &mut PauseView, at| view.request_trial("e.org", after(60), after(at));
-    assert_eq!(asked(&mut view, 61), TrialReply::NotBefore(after(66)), "the broker has not delivered it yet");
+    assert_eq!(
+        asked(&mut view, 61),
+        TrialReply::NotBefore(after(66)),
+        "the broker has not delivered it yet"
+    );
     assert_eq!(asked(&mut view, 90), TrialReply::Now, "the broker has lost it");
     view.record_response(false, after(60));
     assert_eq!(asked(&mut view, 61), TrialReply::Now, "nobody responds");
@@ -60,9 +70,16 @@ fn ours(applied: Option<u64>) -> FleetPauses {
 fn a_node_that_is_cut_off_tries_a_host_once() {
     let (own, other) = (NodeId::random(), NodeId::random());
     let mut view = view(own, &[other]);
-    assert_eq!(view.request_trial("e.org", after(600), after(600)), TrialReply::Now, "no other node has paused it");
+    assert_eq!(
+        view.request_trial("e.org", after(600), after(600)),
+        TrialReply::Now,
+        "no other node has paused it"
+    );
     hear(&mut view, "e.org", other, 600, 1);
-    assert_eq!(view.request_trial("e.org", after(600), after(599)), TrialReply::NotBefore(after(600)));
+    assert_eq!(
+        view.request_trial("e.org", after(600), after(599)),
+        TrialReply::NotBefore(after(600))
+    );
     assert_eq!(view.request_trial("e.org", after(600), after(600)), TrialReply::Asking(true));
     assert_eq!(
         view.request_trial("e.org", after(600), after(600)),
@@ -82,15 +99,23 @@ fn a_node_that_is_cut_off_tries_a_host_once() {
     lose_response(&mut view, "e.org", moment);
     assert_eq!(view.request_trial("e.org", after(600), moment), TrialReply::Now);
     lose_response(&mut view, "e.org", moment);
-    assert!(matches!(view.request_trial("e.org", after(600), moment), TrialReply::NotBefore(_)), "once a pause");
+    assert!(
+        matches!(view.request_trial("e.org", after(600), moment), TrialReply::NotBefore(_)),
+        "once a pause"
+    );
     view.apply_statement("e.org", other, pause(9000), (moment, 2), moment);
     view.request_trial("e.org", after(9000), after(9000));
     lose_response(&mut view, "e.org", after(9000));
-    let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(9000), after(9000)) else {
+    let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(9000), after(9000))
+    else {
         panic!("not at once")
     };
     lose_response(&mut view, "e.org", moment);
-    assert_eq!(view.request_trial("e.org", after(9000), moment), TrialReply::Now, "each pause has a trial");
+    assert_eq!(
+        view.request_trial("e.org", after(9000), moment),
+        TrialReply::Now,
+        "each pause has a trial"
+    );
 }
 
 #[test]
@@ -109,23 +134,36 @@ fn one_late_response_does_not_mean_cut_off() {
         now = again;
     }
     assert_eq!(view.own_trials, 0);
-    // Long after that, a single claim without a response is no reason to go without the broker either.
+    // Long after that, a single claim without a response is no reason to go without the broker
+    // either.
     now = now.saturating_add(Duration::from_secs(3600));
     assert_eq!(view.request_trial("e.org", after(600), now), TrialReply::Asking(true));
     lose_response(&mut view, "e.org", now);
-    assert_eq!(view.request_trial("e.org", after(600), now), TrialReply::NotBefore(now.saturating_add(CUT_OFF_AFTER)));
+    assert_eq!(
+        view.request_trial("e.org", after(600), now),
+        TrialReply::NotBefore(now.saturating_add(CUT_OFF_AFTER))
+    );
 }
 
 #[test]
 fn a_remote_pause_is_lifted_only_by_its_writer() {
     let (other, third) = (NodeId::random(), NodeId::random());
     let mut view = view(NodeId::random(), &[other, third]);
-    let pauses = |until, before| LocalAction::Pause { until: after(until), ours: ours(before), level: 1 };
+    let pauses =
+        |until, before| LocalAction::Pause { until: after(until), ours: ours(before), level: 1 };
     assert_eq!(hear(&mut view, "e.org", other, 600, 2), pauses(600, None));
     assert_eq!(hear(&mut view, "e.org", other, 900, 1), LocalAction::Nothing, "late news");
     assert_eq!(hear(&mut view, "e.org", third, 900, 3), pauses(900, Some(600)));
-    assert_eq!(view.apply_removal("e.org", third, 2, NOW), LocalAction::Nothing, "it was there again since");
-    assert_eq!(hear_fine(&mut view, "e.org", third, 10, 4), pauses(600, Some(900)), "of the other's it ends nothing");
+    assert_eq!(
+        view.apply_removal("e.org", third, 2, NOW),
+        LocalAction::Nothing,
+        "it was there again since"
+    );
+    assert_eq!(
+        hear_fine(&mut view, "e.org", third, 10, 4),
+        pauses(600, Some(900)),
+        "of the other's it ends nothing"
+    );
     assert_eq!(hear_fine(&mut view, "e.org", third, 20, 5), LocalAction::Nothing);
     let lift = LocalAction::Lift { ours: ours(Some(600)), own_until: None };
     assert_eq!(hear_fine(&mut view, "e.org", other, 30, 6), lift);
@@ -141,10 +179,14 @@ fn a_pause_of_own_attempts_lasts_for_its_own_time() {
     view.record_own_pause("e.org", after(600));
     let lift = LocalAction::Lift { ours: ours(Some(900)), own_until: Some(after(600)) };
     assert_eq!(hear_fine(&mut view, "e.org", other, 10, 2), lift);
-    // This process's own statement is no reason of a local pause, so that its removal lifts nothing.
+    // This process's own statement is no reason of a local pause, so that its removal lifts
+    // nothing.
     assert!(view.state_pause("own.org", after(600), NOW));
     let state = view.begin_write("own.org", None, NOW).unwrap();
-    assert_eq!(view.apply_statement("own.org", view.own, state, (NOW, 3), NOW), LocalAction::Nothing);
+    assert_eq!(
+        view.apply_statement("own.org", view.own, state, (NOW, 3), NOW),
+        LocalAction::Nothing
+    );
     let nothing = LocalAction::Lift { ours: ours(None), own_until: None };
     assert_eq!(view.apply_removal("own.org", view.own, 3, NOW), nothing);
 }
@@ -176,7 +218,10 @@ fn an_unpaused_host_waits_no_longer_here() {
     assert!(!view.state_fine("e.org", after(10)), "to the others it means nothing");
     assert_eq!(view.request_trial("e.org", after(10), after(10)), TrialReply::Now);
     assert_ne!(hear(&mut view, "e.org", other, 900, 2), LocalAction::Nothing);
-    assert_eq!(view.request_trial("e.org", after(10), after(20)), TrialReply::NotBefore(after(900)));
+    assert_eq!(
+        view.request_trial("e.org", after(10), after(20)),
+        TrialReply::NotBefore(after(900))
+    );
 }
 
 #[test]
@@ -189,7 +234,8 @@ fn a_held_visit_is_released_when_the_host_is_fine() {
     let TrialReply::NotBefore(moment) = view.request_trial("e.org", after(600), after(600)) else {
         panic!("not at once")
     };
-    let LocalAction::Lift { ours, own_until: None } = hear_fine(&mut view, "e.org", other, 601, 2) else {
+    let LocalAction::Lift { ours, own_until: None } = hear_fine(&mut view, "e.org", other, 601, 2)
+    else {
         panic!("it was paused")
     };
     assert!(ours.has(moment) && ours.has(after(600)) && !ours.has(after(601)));
@@ -224,7 +270,10 @@ fn a_claim_that_is_early_by_the_brokers_clock_waits() {
     let state = view.begin_write("e.org", claim, after(600)).unwrap();
     view.apply_statement("e.org", own, state, (after(500), 2), after(600));
     view.record_claim("e.org", ClaimOutcome::Known, after(600));
-    assert_eq!(view.request_trial("e.org", after(600), after(601)), TrialReply::NotBefore(after(700)));
+    assert_eq!(
+        view.request_trial("e.org", after(600), after(601)),
+        TrialReply::NotBefore(after(700))
+    );
     assert_eq!(view.trials, 0);
 }
 
@@ -248,7 +297,10 @@ fn a_change_of_a_paused_host_is_not_a_new_pause() {
     }
     // One of all nodes has tried them and was blocked.
     for n in 0..MAX_PAUSES_PER_HOUR as u64 {
-        assert_ne!(hear(&mut view, &format!("h{n}.org"), other, 1800, 1000 + n), LocalAction::Nothing);
+        assert_ne!(
+            hear(&mut view, &format!("h{n}.org"), other, 1800, 1000 + n),
+            LocalAction::Nothing
+        );
         assert!(view.state_pause(&format!("h{n}.org"), after(1900), NOW));
     }
     assert_eq!(view.rejected, 0);
@@ -275,7 +327,8 @@ fn the_view_is_bounded_whatever_peers_say() {
             for n in 0..120 {
                 revision += 1;
                 let (at, domain) = (after(hour * 3600), format!("{by}.{hour}.{n}.org"));
-                let state = HostState { phase: Phase::Paused, until: after(9_000_000), at, level: 9 };
+                let state =
+                    HostState { phase: Phase::Paused, until: after(9_000_000), at, level: 9 };
                 let does = view.apply_statement(&domain, *by, state, (at, revision), at);
                 paused += usize::from(does != LocalAction::Nothing);
             }
@@ -293,7 +346,9 @@ fn pauses_over_the_quota_stay_local() {
     let mut view = view(NodeId::random(), &[other]);
     let mut paused = 0;
     for n in 0..1000u64 {
-        paused += usize::from(hear(&mut view, &format!("h{n}.org"), other, 600, n + 1) != LocalAction::Nothing);
+        paused += usize::from(
+            hear(&mut view, &format!("h{n}.org"), other, 600, n + 1) != LocalAction::Nothing,
+        );
     }
     assert_eq!((paused, view.rejected), (MAX_PAUSES_PER_HOUR, 900));
 }
@@ -321,5 +376,9 @@ fn writes_about_a_host_are_made_one_by_one() {
     assert!(view.state_fine("e.org", after(10)));
     assert_eq!(view.begin_write("e.org", None, after(10)), None, "one is on its way");
     view.end_write("e.org", Some(first));
-    assert_eq!(view.begin_write("e.org", None, after(10)), Some(HostState::fine(after(10))), "the newest");
+    assert_eq!(
+        view.begin_write("e.org", None, after(10)),
+        Some(HostState::fine(after(10))),
+        "the newest"
+    );
 }

@@ -52,7 +52,8 @@ pub(super) struct PeerSession {
     pub(super) seen_at: Option<Instant>,
     pub(super) rejected: Option<String>,
     pub(super) missing: Option<GapState>,
-    /// The note of a snapshot that could not be used, and the reason; cleared by the next applied one.
+    /// The note of a snapshot that could not be used, and the reason; cleared by the next applied
+    /// one.
     pub(super) bad_snapshot: Option<(SnapshotNote, String)>,
     /// Its rate limits.
     pub(super) quota: PeerQuota,
@@ -97,7 +98,8 @@ impl Consumer {
     ) -> Self {
         peers.states.counts_twice = !options.safeguards.intervals;
         peers.counts_late_as_new = !options.safeguards.late;
-        (peers.max_snapshot_bytes, peers.takes_apart) = (options.limits.max_snapshot_bytes, options.safeguards.apart);
+        (peers.max_snapshot_bytes, peers.takes_apart) =
+            (options.limits.max_snapshot_bytes, options.safeguards.apart);
         peers.set_egress_group(&options.egress_group);
         Self {
             own,
@@ -184,7 +186,8 @@ impl Consumer {
         }
         self.idle += 1;
         let keep = self.idle.is_multiple_of(CURSOR_INTERVAL);
-        // The cursor is not moved back for a delayed message: reading continues from the latest one.
+        // The cursor is not moved back for a delayed message: reading continues from the latest
+        // one.
         let cursor = self.peers()?.states.cursor;
         let is_later = position.incarnation != cursor.incarnation || position.seq > cursor.seq;
         if is_later { self.peers_mut()?.passed(position, keep, now) } else { Ok(()) }
@@ -197,7 +200,13 @@ impl Consumer {
     }
 
     /// Applies a message. Returns whether it had anything new.
-    fn apply(&mut self, node_id: NodeId, position: Position, at: Timestamp, body: &Bytes) -> Result<bool, FleetError> {
+    fn apply(
+        &mut self,
+        node_id: NodeId,
+        position: Position,
+        at: Timestamp,
+        body: &Bytes,
+    ) -> Result<bool, FleetError> {
         let own = self.own;
         let peers = self.peers_mut()?;
         if !peers.states.is_accepted(node_id) {
@@ -243,16 +252,24 @@ impl Consumer {
         let ahead = header.newest.as_millis().saturating_sub(at.as_millis());
         if header.count > 0 && ahead > MAX_AHEAD_MS {
             self.counts.rejected += 1;
-            let why = format!("its attempts have times {} minutes ahead of the broker's clock", ahead / 60_000);
+            let why = format!(
+                "its attempts have times {} minutes ahead of the broker's clock",
+                ahead / 60_000
+            );
             self.peers_mut()?.set_aside(node_id, why, now)?;
             return Ok(false);
         }
         let cursor = self.peers()?.states.cursor;
         // Messages may arrive out of order; reading continues from the last of them.
-        let kept = if cursor.incarnation == position.incarnation { position.max(cursor) } else { position };
+        let kept = if cursor.incarnation == position.incarnation {
+            position.max(cursor)
+        } else {
+            position
+        };
         let keys = self.selector.learned().keys_seen();
         let is_doubted = self.is_doubted(node_id);
-        let counted = self.peers_mut()?.apply_message(node_id, (kept, at), body, &batch, is_doubted)?;
+        let counted =
+            self.peers_mut()?.apply_message(node_id, (kept, at), body, &batch, is_doubted)?;
         let brought = self.selector.learned().keys_seen().saturating_sub(keys);
         self.charge(node_id, header.count as usize + batch.links(), brought);
         self.counts.received += counted.learned;
@@ -268,14 +285,16 @@ impl Consumer {
         Ok(true)
     }
 
-    /// Counts blocks of nodes in the same egress group for host pauses, as if they were this node's own. All blocks of a
-    /// node at a host count as one link: a node that meets more pauses the host itself, within its quota of pauses.
+    /// Counts blocks of nodes in the same egress group for host pauses, as if they were this node's
+    /// own. All blocks of a node at a host count as one link: a node that meets more pauses the
+    /// host itself, within its quota of pauses.
     fn count_remote_blocks(&self, node_id: NodeId, batch: &Batch) {
         let heartbeat = self.seen.get(&node_id).and_then(|seen| seen.heartbeat.as_ref());
         if heartbeat.is_none_or(|heartbeat| heartbeat.egress != self.options.egress_group) {
             return;
         }
-        let (link, clock, now) = (xxh3_64(node_id.as_bytes()), self.selector.clock(), self.selector.now());
+        let (link, clock, now) =
+            (xxh3_64(node_id.as_bytes()), self.selector.clock(), self.selector.now());
         batch.each(|_, fact, _| {
             if let Some(domain) = fact.domain().filter(|_| fact.is_banned) {
                 self.selector.observe_remote_block(domain, link, clock.time_of(fact.at), now);
@@ -298,11 +317,15 @@ impl Consumer {
 
     async fn check_heartbeats(&mut self) -> Result<(), FleetError> {
         let nodes = self.transport.cells().list(Table::Nodes).await?;
-        // This node sends a heartbeat every few seconds, so the newest one in the table stands for the broker's clock.
+        // This node sends a heartbeat every few seconds, so the newest one in the table stands for
+        // the broker's clock.
         let newest = nodes.iter().map(|(_, cell)| cell.at).max().unwrap_or_default();
         let now = Instant::now();
         for (key, cell) in nodes {
-            let (Ok(node_id), Some(heartbeat)) = (key.parse(), Heartbeat::decode(&cell.value)) else { continue };
+            let (Ok(node_id), Some(heartbeat)) = (key.parse(), Heartbeat::decode(&cell.value))
+            else {
+                continue;
+            };
             if node_id == self.own {
                 continue;
             }
@@ -318,17 +341,24 @@ impl Consumer {
         let now = self.selector.clock().date();
         let held = &self.peers()?.states.peers;
         let is_excluded = |node_id: &NodeId| held.get(node_id).is_some_and(|peer| peer.is_excluded);
-        // A response of the broker excludes nobody, and does not end an exclusion in whose place it was stored.
+        // A response of the broker excludes nobody, and does not end an exclusion in whose place it
+        // was stored.
         let counts = |node_id: &NodeId, cell: &Cell| {
-            let was_excluded = if *node_id == self.own { self.is_excluded } else { is_excluded(node_id) };
+            let was_excluded =
+                if *node_id == self.own { self.is_excluded } else { is_excluded(node_id) };
             was_excluded || !is_broker_response(&cell.value)
         };
         let nodes = cells.iter().filter_map(|(key, cell)| Some((key.parse().ok()?, cell)));
-        let excluded: Vec<NodeId> = nodes.filter(|(node_id, cell)| counts(node_id, cell)).map(|(o, _)| o).collect();
+        let excluded: Vec<NodeId> =
+            nodes.filter(|(node_id, cell)| counts(node_id, cell)).map(|(o, _)| o).collect();
         let is_own_excluded = excluded.contains(&self.own);
-        let new: Vec<NodeId> = excluded.iter().filter(|o| **o != self.own && !is_excluded(o)).copied().collect();
-        let back: Vec<NodeId> =
-            held.iter().filter(|(o, peer)| peer.is_excluded && !excluded.contains(o)).map(|(o, _)| *o).collect();
+        let new: Vec<NodeId> =
+            excluded.iter().filter(|o| **o != self.own && !is_excluded(o)).copied().collect();
+        let back: Vec<NodeId> = held
+            .iter()
+            .filter(|(o, peer)| peer.is_excluded && !excluded.contains(o))
+            .map(|(o, _)| *o)
+            .collect();
         self.is_excluded = is_own_excluded;
         for node_id in new {
             if self.with_peers(move |peers| peers.exclude(node_id, now)).await? {
@@ -382,7 +412,8 @@ impl Consumer {
         let peers = self.peers.as_ref()?;
         let (records, bytes) = peers.behind;
         let timing = &self.options.timing;
-        (records >= timing.store_snapshot_after || bytes >= timing.store_snapshot_bytes).then(|| peers.snapshotter())
+        (records >= timing.store_snapshot_after || bytes >= timing.store_snapshot_bytes)
+            .then(|| peers.snapshotter())
     }
 
     #[cfg(test)]

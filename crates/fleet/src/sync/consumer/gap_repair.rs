@@ -34,7 +34,8 @@ impl Consumer {
             }
             return self.take_over_sites().await;
         }
-        let shares = if self.is_starting { Some(self.transport.blobs().list().await?) } else { None };
+        let shares =
+            if self.is_starting { Some(self.transport.blobs().list().await?) } else { None };
         if let Some(shares) = &shares {
             self.apply_initial_snapshots(shares).await?;
         }
@@ -53,7 +54,8 @@ impl Consumer {
             let seen = self.seen.entry(node_id).or_default();
             let Some(missing) = seen.missing.as_mut().filter(|_| positions > 0) else {
                 let begun = Instant::now();
-                let fresh = GapState { since: begun, positions, asked: 0, next: begun + timing.gap };
+                let fresh =
+                    GapState { since: begun, positions, asked: 0, next: begun + timing.gap };
                 seen.missing = (positions > 0).then_some(fresh);
                 continue;
             };
@@ -66,16 +68,24 @@ impl Consumer {
             }
             missing.asked += 1;
             missing.positions = positions;
-            let wait = timing.gap.saturating_mul(1 << missing.asked.min(10)).min(timing.max_request_interval);
+            let wait = timing
+                .gap
+                .saturating_mul(1 << missing.asked.min(10))
+                .min(timing.max_request_interval);
             missing.next = Instant::now() + wait;
             let (asked, is_present) = (missing.asked, self.is_present(node_id));
-            // A node that is present can send what is missing. A snapshot covers everything and is used when that
-            // fails.
-            if asked.is_multiple_of(2) || !is_present || is_stale || positions > PREFER_SNAPSHOT_ABOVE {
+            // A node that is present can send what is missing. A snapshot covers everything and is
+            // used when that fails.
+            if asked.is_multiple_of(2)
+                || !is_present
+                || is_stale
+                || positions > PREFER_SNAPSHOT_ABOVE
+            {
                 if shares.is_none() {
                     shares = Some(self.transport.blobs().list().await?);
                 }
-                let found = shares.iter().flatten().find(|info| info.name == node_id.to_string()).cloned();
+                let found =
+                    shares.iter().flatten().find(|info| info.name == node_id.to_string()).cloned();
                 if let Some(info) = found
                     && self.apply_stored_snapshot(node_id, &info).await?
                 {
@@ -93,7 +103,9 @@ impl Consumer {
         for (epoch, first, last) in holes.iter().take(MAX_REQUEST_GAPS) {
             let last = (*last).min(first.saturating_add(MAX_REQUEST_POSITIONS - 1));
             self.counts.retransmit_requests += 1;
-            self.transport.signal(node_id, RetransmitRequest { epoch: *epoch, first: *first, last }).await?;
+            self.transport
+                .signal(node_id, RetransmitRequest { epoch: *epoch, first: *first, last })
+                .await?;
         }
         Ok(())
     }
@@ -102,9 +114,9 @@ impl Consumer {
     pub(super) fn known_peers(&self) -> Vec<NodeId> {
         let mut all: Vec<NodeId> = self.seen.keys().copied().collect();
         all.extend(
-            self.states()
-                .into_iter()
-                .flat_map(|states| states.peers.keys().chain(states.global_snapshots.keys()).copied()),
+            self.states().into_iter().flat_map(|states| {
+                states.peers.keys().chain(states.global_snapshots.keys()).copied()
+            }),
         );
         all.sort_unstable();
         all.dedup();
@@ -113,7 +125,10 @@ impl Consumer {
 
     pub(super) fn is_present(&self, node_id: NodeId) -> bool {
         let lease = self.options.timing.lease;
-        self.seen.get(&node_id).and_then(|seen| seen.seen_at).is_some_and(|at| at.elapsed() < lease * 2)
+        self.seen
+            .get(&node_id)
+            .and_then(|seen| seen.seen_at)
+            .is_some_and(|at| at.elapsed() < lease * 2)
     }
 
     /// Returns the gaps of a node.
@@ -138,7 +153,9 @@ impl Consumer {
             return Ok(());
         }
         let is_gone = peer.is_some_and(|peer| {
-            !peer.is_closed && peer.heard_at > 0 && now.since(peer.last_heard()) >= self.options.timing.close
+            !peer.is_closed
+                && peer.heard_at > 0
+                && now.since(peer.last_heard()) >= self.options.timing.close
         });
         if is_gone && !is_present && node_id != self.own && self.options.safeguards.close {
             self.peers_mut()?.close(node_id, now)?;

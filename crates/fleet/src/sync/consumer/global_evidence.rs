@@ -1,6 +1,7 @@
 //! The global snapshots of peers: which are accepted and applied.
 //!
-//! Invariants: their memory is bounded. No more is accepted from a node than from one whose attempts are read.
+//! Invariants: their memory is bounded. No more is accepted from a node than from one whose
+//! attempts are read.
 //!
 //! Must not know: how a snapshot becomes evidence.
 
@@ -26,7 +27,9 @@ impl Consumer {
     /// Applies a delivery. Returns whether the broker has lost the global snapshots.
     pub(crate) async fn apply_global(&mut self, came: GlobalDelivery) -> Result<bool, FleetError> {
         match came {
-            GlobalDelivery::Snapshot { node_id, at, body } => self.apply_global_snapshot(node_id, at, body).await?,
+            GlobalDelivery::Snapshot { node_id, at, body } => {
+                self.apply_global_snapshot(node_id, at, body).await?
+            }
             GlobalDelivery::CaughtUp => self.is_starting = false,
             GlobalDelivery::Wiped => {
                 self.counts.stream_resets += 1;
@@ -36,15 +39,24 @@ impl Consumer {
         Ok(false)
     }
 
-    async fn apply_global_snapshot(&mut self, node_id: NodeId, at: Timestamp, body: Bytes) -> Result<(), FleetError> {
+    async fn apply_global_snapshot(
+        &mut self,
+        node_id: NodeId,
+        at: Timestamp,
+        body: Bytes,
+    ) -> Result<(), FleetError> {
         let states = &self.peers()?.states;
         let held = states.global_snapshots.get(&node_id);
-        if node_id == self.own || !states.is_accepted(node_id) || held.is_some_and(|held| held.body == body) {
+        if node_id == self.own
+            || !states.is_accepted(node_id)
+            || held.is_some_and(|held| held.body == body)
+        {
             return Ok(());
         }
         if self.exhausted_limit(node_id, at).is_some() {
             self.counts.throttled += 1;
-            return self.reject_global_snapshot(node_id, "sent too often, or with too many new keys");
+            return self
+                .reject_global_snapshot(node_id, "sent too often, or with too many new keys");
         }
         let others: usize = held_bytes(self.peers()?, node_id);
         if others + body.len() > self.options.limits.max_global_bytes {
@@ -62,7 +74,8 @@ impl Consumer {
             return Ok(());
         }
         let keys = self.selector.learned().keys_seen();
-        self.with_peers(move |peers| peers.set_global_snapshot(node_id, at, &body, &head, &share)).await?;
+        self.with_peers(move |peers| peers.set_global_snapshot(node_id, at, &body, &head, &share))
+            .await?;
         let brought = self.selector.learned().keys_seen().saturating_sub(keys);
         self.charge(node_id, 0, brought);
         self.counts.global_snapshots_applied += 1;
@@ -79,5 +92,11 @@ impl Consumer {
 
 /// Returns the size of all held global snapshots other than that of `node_id`, in bytes.
 fn held_bytes(peers: &crate::peer_store::PeerStore, node_id: NodeId) -> usize {
-    peers.states.global_snapshots.iter().filter(|(of, _)| **of != node_id).map(|(_, held)| held.body.len()).sum()
+    peers
+        .states
+        .global_snapshots
+        .iter()
+        .filter(|(of, _)| **of != node_id)
+        .map(|(_, held)| held.body.len())
+        .sum()
 }

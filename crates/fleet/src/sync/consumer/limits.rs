@@ -2,8 +2,8 @@
 //!
 //! Owns: which messages wait.
 //!
-//! Invariants: their memory is bounded. Nothing is lost by waiting: a dropped message is a gap that is requested when
-//! there is room.
+//! Invariants: their memory is bounded. Nothing is lost by waiting: a dropped message is a gap that
+//! is requested when there is room.
 //!
 //! Must not know: the content of messages.
 
@@ -20,12 +20,17 @@ use crate::transport::Position;
 
 impl Consumer {
     /// Returns the limit that a node has used up at a time of the broker.
-    pub(super) fn exhausted_limit(&mut self, node_id: NodeId, at: Timestamp) -> Option<&'static str> {
+    pub(super) fn exhausted_limit(
+        &mut self,
+        node_id: NodeId,
+        at: Timestamp,
+    ) -> Option<&'static str> {
         let (limits, safeguards) = (self.options.limits, self.options.safeguards);
         let quota = &mut self.seen.entry(node_id).or_default().quota;
         quota.fill(&limits, at);
         // With few keys in total, a node brings too many sooner than its limit.
-        let tenth = self.selector.learned().max_keys().map_or(f64::INFINITY, |max| max as f64 / 10.0);
+        let tenth =
+            self.selector.learned().max_keys().map_or(f64::INFINITY, |max| max as f64 / 10.0);
         let doubted_from = limits.new_key_burst.min(tenth);
         if safeguards.doubt && !quota.is_doubted && quota.keys.used >= doubted_from {
             quota.is_doubted = true;
@@ -37,7 +42,8 @@ impl Consumer {
         if safeguards.floods && quota.attempts.used >= limits.attempt_burst {
             return Some("it sends more attempts than it may");
         }
-        (safeguards.keys && quota.keys.used >= limits.new_key_burst).then_some("it brings more new keys than it may")
+        (safeguards.keys && quota.keys.used >= limits.new_key_burst)
+            .then_some("it brings more new keys than it may")
     }
 
     /// Queues a message if it has to wait. Returns whether it does.
@@ -66,15 +72,25 @@ impl Consumer {
         true
     }
 
-    /// Returns whether a message with known attempts only has a newer link state that may still matter. The check
-    /// counts against the node's limit.
-    pub(super) fn has_newer_links(&mut self, node_id: NodeId, header: &Header, at: Timestamp, body: &Bytes) -> bool {
-        if self.selector.clock().date().since(at) > DAY || self.exhausted_limit(node_id, at).is_some() {
+    /// Returns whether a message with known attempts only has a newer link state that may still
+    /// matter. The check counts against the node's limit.
+    pub(super) fn has_newer_links(
+        &mut self,
+        node_id: NodeId,
+        header: &Header,
+        at: Timestamp,
+        body: &Bytes,
+    ) -> bool {
+        if self.selector.clock().date().since(at) > DAY
+            || self.exhausted_limit(node_id, at).is_some()
+        {
             return false;
         }
         self.charge(node_id, header.count as usize, 0);
         let batch = Batch::decode(body);
-        self.states().zip(batch.ok()).is_some_and(|(states, batch)| states.has_newer_links(node_id, &batch, at))
+        self.states()
+            .zip(batch.ok())
+            .is_some_and(|(states, batch)| states.has_newer_links(node_id, &batch, at))
     }
 
     /// Charges an applied message against the limits.
@@ -85,8 +101,8 @@ impl Consumer {
         quota.keys.used += keys as f64;
     }
 
-    /// Marks the keys of nodes that were found to bring too many since the last check. Without a limit on keys nothing
-    /// is marked.
+    /// Marks the keys of nodes that were found to bring too many since the last check. Without a
+    /// limit on keys nothing is marked.
     pub(super) async fn mark_excess_keys(&mut self) -> Result<(), FleetError> {
         for node_id in std::mem::take(&mut self.excess_key_nodes) {
             if self.selector.learned().max_keys().is_some() {
@@ -108,7 +124,8 @@ impl Consumer {
 
     /// Applies waiting messages, as far as the limits allow now.
     pub(super) async fn apply_waiting(&mut self) -> Result<(), FleetError> {
-        let waiting: Vec<NodeId> = self.seen.keys().copied().filter(|node_id| self.has_waiting(*node_id)).collect();
+        let waiting: Vec<NodeId> =
+            self.seen.keys().copied().filter(|node_id| self.has_waiting(*node_id)).collect();
         if waiting.is_empty() {
             return Ok(());
         }

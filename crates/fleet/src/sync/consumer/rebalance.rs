@@ -1,7 +1,9 @@
-//! Rebalancing in scope `own`: from which nodes the evidence of this node's new sites is to be applied.
+//! Rebalancing in scope `own`: from which nodes the evidence of this node's new sites is to be
+//! applied.
 //!
-//! Owns: when that is due. A node that starts applies the evidence of all others once. It applies that of a node that
-//! was not seen for ten minutes, because it now owns a part of that node's sites.
+//! Owns: when that is due. A node that starts applies the evidence of all others once. It applies
+//! that of a node that was not seen for ten minutes, because it now owns a part of that node's
+//! sites.
 //!
 //! Must not know: what is applied.
 
@@ -39,8 +41,8 @@ impl Rebalance {
         }
     }
 
-    /// Returns whether heartbeats are complete. After a start, and after a time without heartbeats, every node needs a
-    /// moment to send one.
+    /// Returns whether heartbeats are complete. After a start, and after a time without heartbeats,
+    /// every node needs a moment to send one.
     pub(super) fn heartbeats_are_complete(&mut self, timing: &Timing) -> bool {
         let now = Instant::now();
         let wait = match self.checked_at.replace(now) {

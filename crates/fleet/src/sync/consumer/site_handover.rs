@@ -1,4 +1,5 @@
-//! Site handover in scope `own`: applies what other nodes have recorded of sites that this node owns now.
+//! Site handover in scope `own`: applies what other nodes have recorded of sites that this node
+//! owns now.
 //!
 //! Invariants: the evidence applied from a node replaces what was applied from it before.
 //!
@@ -37,10 +38,13 @@ impl Consumer {
         if self.rebalance.nodes.is_none() && self.is_restored() {
             self.rebalance.queue(self.own);
         }
-        from.into_iter().filter(|node_id| *node_id != self.own).for_each(|node_id| self.rebalance.queue(node_id));
+        from.into_iter()
+            .filter(|node_id| *node_id != self.own)
+            .for_each(|node_id| self.rebalance.queue(node_id));
         self.rebalance.nodes = Some(now);
         for node_id in self.known_peers() {
-            let is_due = self.rebalance.again_at.get(&node_id).is_none_or(|at| *at <= Instant::now());
+            let is_due =
+                self.rebalance.again_at.get(&node_id).is_none_or(|at| *at <= Instant::now());
             if self.is_stale(node_id) && is_due && node_id != self.own {
                 self.rebalance.again_at.insert(node_id, Instant::now() + self.options.timing.lease);
                 self.rebalance.queue(node_id);
@@ -53,8 +57,11 @@ impl Consumer {
         for _ in 0..MAX_PER_CHECK {
             let Some(node_id) = self.rebalance.from.front().copied() else { break };
             match self.apply_sites(node_id, &shares).await {
-                // A node with too large a snapshot or too many messages is reported, and does not hold up the others.
-                Err(FleetError::Transport(TransportError::Invalid(what))) => self.reject_sites(node_id, &what)?,
+                // A node with too large a snapshot or too many messages is reported, and does not
+                // hold up the others.
+                Err(FleetError::Transport(TransportError::Invalid(what))) => {
+                    self.reject_sites(node_id, &what)?
+                }
                 taken => taken?,
             }
             self.rebalance.from.pop_front();
@@ -62,18 +69,25 @@ impl Consumer {
         Ok(())
     }
 
-    /// Starts over after mixed evidence was discarded: reads everything again and applies that of all nodes.
+    /// Starts over after mixed evidence was discarded: reads everything again and applies that of
+    /// all nodes.
     pub(super) fn start_over(&mut self) {
         (self.is_starting, self.must_reopen) = (true, true);
         if self.is_own() {
             let (own, is_restored) = (self.own, self.is_restored());
-            let from = self.known_peers().into_iter().filter(|node_id| *node_id != own || is_restored);
+            let from =
+                self.known_peers().into_iter().filter(|node_id| *node_id != own || is_restored);
             from.for_each(|node_id| self.rebalance.queue(node_id));
         }
     }
 
-    /// Applies what a node has recorded of this node's sites, from its snapshot and its later messages.
-    async fn apply_sites(&mut self, node_id: NodeId, shares: &[BlobInfo]) -> Result<(), FleetError> {
+    /// Applies what a node has recorded of this node's sites, from its snapshot and its later
+    /// messages.
+    async fn apply_sites(
+        &mut self,
+        node_id: NodeId,
+        shares: &[BlobInfo],
+    ) -> Result<(), FleetError> {
         if node_id == self.own {
             return self.apply_own_past().await;
         }
@@ -85,7 +99,8 @@ impl Consumer {
             true => self.transport.blobs().get(&name, MAX_EVIDENCE_BYTES).await?,
             false => None,
         };
-        let (half_life_ms, brokers_now) = (self.selector.learned().half_life_ms(), self.transport.now().await?);
+        let (half_life_ms, brokers_now) =
+            (self.selector.learned().half_life_ms(), self.transport.now().await?);
         let read = run_blocking(move || {
             let Some(bytes) = bytes else { return Ok(Default::default()) };
             let (head, share) = unpack(&bytes)?;
@@ -96,7 +111,11 @@ impl Consumer {
             Err(what) => return self.reject_sites(node_id, what),
         };
         let behind = head.behind();
-        let from = if behind.incarnation == 0 { behind } else { Position { seq: behind.seq + 1, ..behind } };
+        let from = if behind.incarnation == 0 {
+            behind
+        } else {
+            Position { seq: behind.seq + 1, ..behind }
+        };
         let said: Vec<Bytes> = self.transport.published_by(node_id, from).await?;
         let (nodes, own, now) = (self.owners(), self.own, self.selector.clock().date());
         let taken = self
@@ -116,25 +135,29 @@ impl Consumer {
         Ok(())
     }
 
-    /// Returns whether the node's log has begun another epoch because its directory was restored from a backup.
+    /// Returns whether the node's log has begun another epoch because its directory was restored
+    /// from a backup.
     fn is_restored(&self) -> bool {
         self.states().and_then(|states| states.own.as_ref()).is_some_and(|(_, held)| held.len() > 1)
     }
 
-    /// Returns whether the lost positions of the log are known. The newest ones are applied first, so there is a gap
-    /// until all are.
+    /// Returns whether the lost positions of the log are known. The newest ones are applied first,
+    /// so there is a gap until all are.
     fn knows_own_past(&self) -> bool {
         let states = self.states();
         let of = |states: &PeerStates| {
             let (own, held) = states.own.as_ref()?;
             let (peer, lost) = (states.peers.get(own)?, held.keys().rev().skip(1));
-            Some(lost.into_iter().all(|epoch| peer.seen.contains_key(epoch)) && peer.holes(None).is_empty())
+            Some(
+                lost.into_iter().all(|epoch| peer.seen.contains_key(epoch))
+                    && peer.holes(None).is_empty(),
+            )
         };
         states.and_then(of).unwrap_or(false)
     }
 
-    /// Applies the messages of this node that its log has lost, as far as the stream has them. Known positions are not
-    /// learned twice.
+    /// Applies the messages of this node that its log has lost, as far as the stream has them.
+    /// Known positions are not learned twice.
     async fn apply_own_past(&mut self) -> Result<(), FleetError> {
         if self.knows_own_past() {
             return Ok(());
@@ -148,7 +171,8 @@ impl Consumer {
                     let Ok(batch) = Batch::decode(&body) else { continue };
                     let header = *batch.header();
                     if !peers.states.is_known(own, header.epoch, header.first, header.last) {
-                        learned += peers.apply_message(own, (cursor, now), &body, &batch, false)?.learned;
+                        learned +=
+                            peers.apply_message(own, (cursor, now), &body, &batch, false)?.learned;
                     }
                 }
                 // The next global snapshot is folded from disk.

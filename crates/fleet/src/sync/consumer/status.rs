@@ -16,10 +16,17 @@ impl Consumer {
         !self.is_starting
             && is_moved
             && self.known_peers().into_iter().all(|node_id| {
-                let lost = self.seen.get(&node_id).and_then(|seen| seen.missing).is_some_and(|m| m.asked >= LOST_AFTER);
-                // What waits may be newer than what its node's last heartbeat announced, and so no hole.
+                let lost = self
+                    .seen
+                    .get(&node_id)
+                    .and_then(|seen| seen.missing)
+                    .is_some_and(|m| m.asked >= LOST_AFTER);
+                // What waits may be newer than what its node's last heartbeat announced, and so no
+                // hole.
                 !self.has_waiting(node_id)
-                    && (lost || self.holes(node_id).is_empty() && (node_id == self.own || !self.is_stale(node_id)))
+                    && (lost
+                        || self.holes(node_id).is_empty()
+                            && (node_id == self.own || !self.is_stale(node_id)))
             })
     }
 
@@ -30,8 +37,11 @@ impl Consumer {
 
     /// Returns the nodes that own sites.
     pub(crate) fn owners(&self) -> Vec<NodeId> {
-        let is_recent = |seen: &PeerSession| seen.seen_at.is_some_and(|at| at.elapsed() < self.options.timing.owner);
-        let mut all: Vec<NodeId> = self.seen.iter().filter(|(_, seen)| is_recent(seen)).map(|(o, _)| *o).collect();
+        let is_recent = |seen: &PeerSession| {
+            seen.seen_at.is_some_and(|at| at.elapsed() < self.options.timing.owner)
+        };
+        let mut all: Vec<NodeId> =
+            self.seen.iter().filter(|(_, seen)| is_recent(seen)).map(|(o, _)| *o).collect();
         all.push(self.own);
         all.sort_unstable();
         all
@@ -53,16 +63,23 @@ impl Consumer {
         let nobody = PeerState::default();
         let all = self.known_peers().into_iter().filter(|node_id| *node_id != self.own);
         all.map(|node_id| {
-            let peer = self.states().and_then(|states| states.peers.get(&node_id)).unwrap_or(&nobody);
+            let peer =
+                self.states().and_then(|states| states.peers.get(&node_id)).unwrap_or(&nobody);
             let seen = self.seen.get(&node_id).cloned().unwrap_or_default();
             let heartbeat = seen.heartbeat.unwrap_or_default();
-            let holes: u64 = count(self.holes(node_id).iter().map(|(_, first, last)| (*first, *last)));
+            let holes: u64 =
+                count(self.holes(node_id).iter().map(|(_, first, last)| (*first, *last)));
             let missing = seen.missing.filter(|_| holes > 0);
-            let general =
-                self.states().and_then(|states| states.global_snapshots.get(&node_id)).map_or(0, |held| held.position);
+            let general = self
+                .states()
+                .and_then(|states| states.global_snapshots.get(&node_id))
+                .map_or(0, |held| held.position);
             PeerStatus {
                 node: node_id.to_string(),
-                position: peer.top(peer.epoch().max(heartbeat.epoch)).max(peer.base(peer.epoch())).max(general),
+                position: peer
+                    .top(peer.epoch().max(heartbeat.epoch))
+                    .max(peer.base(peer.epoch()))
+                    .max(general),
                 published: heartbeat.position,
                 snapshot_position: heartbeat.share,
                 missing_records: holes,

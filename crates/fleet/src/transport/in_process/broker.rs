@@ -2,7 +2,8 @@
 //!
 //! Owns: the faults, drawn from a seed.
 //!
-//! Invariants: the same seed and the same calls give the same result. Time is that of the given clock.
+//! Invariants: the same seed and the same calls give the same result. Time is that of the given
+//! clock.
 //!
 //! Must not know: the content of messages.
 
@@ -42,7 +43,15 @@ pub struct Faults {
 impl Default for Faults {
     fn default() -> Self {
         let (delay, response_delay) = (Duration::ZERO, Duration::ZERO);
-        Self { lose: 0.0, double: 0.0, shuffle: 0, delay, lose_response: 0.0, response_delay, lose_signal: 0.0 }
+        Self {
+            lose: 0.0,
+            double: 0.0,
+            shuffle: 0,
+            delay,
+            lose_response: 0.0,
+            response_delay,
+            lose_signal: 0.0,
+        }
     }
 }
 
@@ -117,7 +126,8 @@ impl InProcessBroker {
     pub fn wipe_cells(&self) {
         let mut state = self.state();
         for table in Table::ALL {
-            let keys: Vec<String> = state.cells.remove(&table).unwrap_or_default().into_keys().collect();
+            let keys: Vec<String> =
+                state.cells.remove(&table).unwrap_or_default().into_keys().collect();
             state.revision += 1;
             let revision = state.revision;
             let changes = state.changes.entry(table).or_default();
@@ -153,7 +163,8 @@ impl InProcessBroker {
         self.changed.notify_waiters();
     }
 
-    /// Holds the removal of links that are acknowledged from now on, as a slow cluster does, or removes them.
+    /// Holds the removal of links that are acknowledged from now on, as a slow cluster does, or
+    /// removes them.
     pub fn hold_removals(&self, holds: bool) {
         let mut state = self.state();
         state.holds_removals = holds;
@@ -228,7 +239,8 @@ impl State {
         let seq = self.last;
         let later = if faults.shuffle > 0 { self.draw() % (faults.shuffle as u64 + 1) } else { 0 };
         if !self.happens(faults.lose) {
-            self.messages.insert(seq, Stored { node_id, at, body: body.clone(), after: seq + later });
+            self.messages
+                .insert(seq, Stored { node_id, at, body: body.clone(), after: seq + later });
         }
         seq
     }
@@ -258,10 +270,16 @@ impl State {
 
     /// Drops what has aged out.
     pub(super) fn age(&mut self, now: Timestamp) {
-        for (table, kept) in [(Table::Nodes, 600), (Table::Hosts, 48 * 3600), (Table::Sites, 7 * 86_400)] {
+        for (table, kept) in
+            [(Table::Nodes, 600), (Table::Hosts, 48 * 3600), (Table::Sites, 7 * 86_400)]
+        {
             let is_old = |at: &Timestamp| now.since(*at) > Duration::from_secs(kept);
             let cells = self.cells.entry(table).or_default();
-            let old: Vec<String> = cells.iter().filter(|(_, (_, at))| is_old(at)).map(|(key, _)| key.clone()).collect();
+            let old: Vec<String> = cells
+                .iter()
+                .filter(|(_, (_, at))| is_old(at))
+                .map(|(key, _)| key.clone())
+                .collect();
             for key in old {
                 let gone = self.cells.entry(table).or_default().remove(&key);
                 let revision = gone.map_or(0, |(cell, _)| cell.revision);

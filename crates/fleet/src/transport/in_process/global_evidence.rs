@@ -25,13 +25,17 @@ impl GlobalSnapshots {
     }
 
     pub(super) fn wipe(&mut self) {
-        *self = Self { wiped: self.wiped + 1, said: self.said, bytes: self.bytes, ..Self::default() };
+        *self =
+            Self { wiped: self.wiped + 1, said: self.said, bytes: self.bytes, ..Self::default() };
     }
 
     /// Returns the first snapshot after a sequence number.
     pub(super) fn behind(&self, place: u64) -> Option<(u64, GlobalDelivery)> {
-        let (node_id, (seq, at, body)) =
-            self.of.iter().filter(|(_, (seq, ..))| *seq > place).min_by_key(|(_, (seq, ..))| *seq)?;
+        let (node_id, (seq, at, body)) = self
+            .of
+            .iter()
+            .filter(|(_, (seq, ..))| *seq > place)
+            .min_by_key(|(_, (seq, ..))| *seq)?;
         Some((*seq, GlobalDelivery::Snapshot { node_id: *node_id, at: *at, body: body.clone() }))
     }
 }

@@ -16,8 +16,8 @@ use futures_util::{FutureExt, StreamExt};
 
 use crate::model::node_id::NodeId;
 use crate::transport::{
-    BlobInfo, Blobs, Cell, Cells, Change, Delivery, GlobalDelivery, Position, RetransmitRequest, StreamBounds,
-    SwapOutcome, Table, Transport, TransportError, WorkQueues,
+    BlobInfo, Blobs, Cell, Cells, Change, Delivery, GlobalDelivery, Position, RetransmitRequest,
+    StreamBounds, SwapOutcome, Table, Transport, TransportError, WorkQueues,
 };
 
 use super::broker::{InProcessBroker, Signal, State, Stored};
@@ -64,7 +64,11 @@ impl InProcessNode {
     }
 
     /// Returns the value, or an error if the response is lost.
-    pub(super) fn respond<T>(&self, mut state: MutexGuard<'_, State>, value: T) -> Result<T, TransportError> {
+    pub(super) fn respond<T>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        value: T,
+    ) -> Result<T, TransportError> {
         let chance = state.faults().lose_response;
         let is_lost = state.happens(chance);
         drop(state);
@@ -135,7 +139,11 @@ impl Cursor {
             return Ok(Some(Delivery::Wiped(state.bounds())));
         }
         loop {
-            let ready = self.held.first().copied().filter(|(after, _)| *after < self.next || self.next > state.last);
+            let ready = self
+                .held
+                .first()
+                .copied()
+                .filter(|(after, _)| *after < self.next || self.next > state.last);
             if let Some((after, seq)) = ready {
                 self.held.remove(&(after, seq));
                 if let Some(stored) = state.messages.get(&seq) {
@@ -186,8 +194,12 @@ impl Transport for InProcessNode {
     }
 
     fn read(&self, from: Position) -> BoxStream<'_, Result<Delivery, TransportError>> {
-        let first =
-            Cursor { node: self.clone(), incarnation: from.incarnation, next: from.seq.max(1), held: BTreeSet::new() };
+        let first = Cursor {
+            node: self.clone(),
+            incarnation: from.incarnation,
+            next: from.seq.max(1),
+            held: BTreeSet::new(),
+        };
         let first = match from.incarnation {
             // A reader that has never read begins with the oldest message.
             0 => Cursor { incarnation: self.broker.state().incarnation, next: 1, ..first },
@@ -199,7 +211,11 @@ impl Transport for InProcessNode {
                 match cursor.step() {
                     Ok(Some(delivery)) => return Some((Ok(delivery), Some(cursor))),
                     Ok(None) => {
-                        let _ = tokio::time::timeout(POLL_INTERVAL, cursor.node.broker.changed.notified()).await;
+                        let _ = tokio::time::timeout(
+                            POLL_INTERVAL,
+                            cursor.node.broker.changed.notified(),
+                        )
+                        .await;
                     }
                     Err(error) => return Some((Err(error), None)),
                 }
@@ -215,22 +231,36 @@ impl Transport for InProcessNode {
     fn newest(&self, node_id: NodeId) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
         async move {
             let state = self.reach()?;
-            Ok(state.messages.values().rev().find(|stored| stored.node_id == node_id).map(|stored| stored.body.clone()))
+            Ok(state
+                .messages
+                .values()
+                .rev()
+                .find(|stored| stored.node_id == node_id)
+                .map(|stored| stored.body.clone()))
         }
         .boxed()
     }
 
-    fn published_by(&self, node_id: NodeId, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
+    fn published_by(
+        &self,
+        node_id: NodeId,
+        from: Position,
+    ) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
         async move {
             let state = self.reach()?;
             let first = if from.incarnation == state.incarnation { from.seq } else { 0 };
-            let said = state.messages.range(first..).filter(|(_, stored)| stored.node_id == node_id);
+            let said =
+                state.messages.range(first..).filter(|(_, stored)| stored.node_id == node_id);
             Ok(said.map(|(_, stored)| stored.body.clone()).collect())
         }
         .boxed()
     }
 
-    fn publish_global(&self, node_id: NodeId, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn publish_global(
+        &self,
+        node_id: NodeId,
+        body: Bytes,
+    ) -> BoxFuture<'_, Result<(), TransportError>> {
         async move {
             check_len("a global snapshot", body.len(), MAX_MESSAGE)?;
             let now = self.broker.clock.now();
@@ -261,7 +291,11 @@ impl Transport for InProcessNode {
         Some(self)
     }
 
-    fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn signal(
+        &self,
+        to: NodeId,
+        want: RetransmitRequest,
+    ) -> BoxFuture<'_, Result<(), TransportError>> {
         async move {
             let mut state = self.reach()?;
             let chance = state.faults().lose_signal;
@@ -291,16 +325,27 @@ impl Transport for InProcessNode {
                     Err(error) => return Some((Err(error), None)),
                     Ok(state) => {
                         let skip = next.saturating_sub(state.signals_gone) as usize;
-                        let found = state.signals.iter().enumerate().skip(skip).find(|(_, signal)| signal.to == own);
-                        let found = found.map(|(index, signal)| (state.signals_gone + index as u64 + 1, signal.want));
-                        next = found.map_or(state.signals_gone + state.signals.len() as u64, |(next, _)| next);
+                        let found = state
+                            .signals
+                            .iter()
+                            .enumerate()
+                            .skip(skip)
+                            .find(|(_, signal)| signal.to == own);
+                        let found = found.map(|(index, signal)| {
+                            (state.signals_gone + index as u64 + 1, signal.want)
+                        });
+                        next = found.map_or(
+                            state.signals_gone + state.signals.len() as u64,
+                            |(next, _)| next,
+                        );
                         found
                     }
                 };
                 match found {
                     Some((_, want)) => return Some((Ok(want), Some(next))),
                     None => {
-                        let _ = tokio::time::timeout(POLL_INTERVAL, self.broker.changed.notified()).await;
+                        let _ = tokio::time::timeout(POLL_INTERVAL, self.broker.changed.notified())
+                            .await;
                     }
                 }
             }
@@ -340,7 +385,9 @@ impl GlobalCursor {
 }
 
 /// Streams the newest snapshot of each node, then new ones.
-fn stream_global_snapshots(node: &InProcessNode) -> BoxStream<'_, Result<GlobalDelivery, TransportError>> {
+fn stream_global_snapshots(
+    node: &InProcessNode,
+) -> BoxStream<'_, Result<GlobalDelivery, TransportError>> {
     let wiped = node.broker.state().global_snapshots.wiped;
     let cursor = GlobalCursor { node: node.clone(), wiped, place: 0, is_read: false };
     stream::unfold(Some(cursor), |cursor| async move {
@@ -349,7 +396,9 @@ fn stream_global_snapshots(node: &InProcessNode) -> BoxStream<'_, Result<GlobalD
             match cursor.step() {
                 Ok(Some(came)) => return Some((Ok(came), Some(cursor))),
                 Ok(None) => {
-                    let _ = tokio::time::timeout(POLL_INTERVAL, cursor.node.broker.changed.notified()).await;
+                    let _ =
+                        tokio::time::timeout(POLL_INTERVAL, cursor.node.broker.changed.notified())
+                            .await;
                 }
                 Err(error) => return Some((Err(error), None)),
             }
@@ -359,7 +408,11 @@ fn stream_global_snapshots(node: &InProcessNode) -> BoxStream<'_, Result<GlobalD
 }
 
 impl Cells for InProcessNode {
-    fn get<'a>(&'a self, table: Table, key: &'a str) -> BoxFuture<'a, Result<Option<Cell>, TransportError>> {
+    fn get<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Cell>, TransportError>> {
         async move { Ok(self.reach()?.cell(table, key)) }.boxed()
     }
 
@@ -378,7 +431,12 @@ impl Cells for InProcessNode {
         .boxed()
     }
 
-    fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>> {
+    fn put<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+        value: Bytes,
+    ) -> BoxFuture<'a, Result<u64, TransportError>> {
         async move {
             check_len("a key", key.len(), MAX_KEY)?;
             let mut state = self.reach()?;
@@ -424,7 +482,8 @@ impl Cells for InProcessNode {
                     }
                 }
                 if all.is_empty() {
-                    let _ = tokio::time::timeout(POLL_INTERVAL, self.broker.changed.notified()).await;
+                    let _ =
+                        tokio::time::timeout(POLL_INTERVAL, self.broker.changed.notified()).await;
                 }
             }
         })
@@ -442,7 +501,12 @@ impl Cells for InProcessNode {
 }
 
 impl Blobs for InProcessNode {
-    fn put<'a>(&'a self, name: &'a str, note: &'a str, body: Bytes) -> BoxFuture<'a, Result<(), TransportError>> {
+    fn put<'a>(
+        &'a self,
+        name: &'a str,
+        note: &'a str,
+        body: Bytes,
+    ) -> BoxFuture<'a, Result<(), TransportError>> {
         async move {
             check_len("a note", note.len(), MAX_NOTE)?;
             let mut state = self.reach()?;
@@ -452,12 +516,18 @@ impl Blobs for InProcessNode {
         .boxed()
     }
 
-    fn get<'a>(&'a self, name: &'a str, max: u64) -> BoxFuture<'a, Result<Option<Bytes>, TransportError>> {
+    fn get<'a>(
+        &'a self,
+        name: &'a str,
+        max: u64,
+    ) -> BoxFuture<'a, Result<Option<Bytes>, TransportError>> {
         async move {
             let state = self.reach()?;
             let found = state.blobs.get(name).map(|(_, body)| body.clone());
             match found {
-                Some(body) if body.len() as u64 > max => Err(TransportError::Invalid(format!("{name} is too large"))),
+                Some(body) if body.len() as u64 > max => {
+                    Err(TransportError::Invalid(format!("{name} is too large")))
+                }
                 found => Ok(found),
             }
         }

@@ -1,7 +1,8 @@
 //! The links of a work queue of the in-process broker.
 //!
-//! Invariants: as at a real broker, a link stays until it is acknowledged, and opening a site delivers all of its links
-//! again. As in a cluster, the removal may follow the acknowledgement later.
+//! Invariants: as at a real broker, a link stays until it is acknowledged, and opening a site
+//! delivers all of its links again. As in a cluster, the removal may follow the acknowledgement
+//! later.
 //!
 //! Must not know: which node asks.
 

@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 use super::node::InProcessNode;
 use crate::transport::in_process::work_queue::WorkQueue;
 use crate::transport::{
-    MAX_QUEUED_LINK, QueueContent, QueueSites, QueueStatistics, QueuedMessage, TransportError, WorkQueues,
-    check_queue_name, shard_of,
+    MAX_QUEUED_LINK, QueueContent, QueueSites, QueueStatistics, QueuedMessage, TransportError,
+    WorkQueues, check_queue_name, shard_of,
 };
 
 impl InProcessNode {
@@ -64,17 +64,25 @@ impl WorkQueues for InProcessNode {
         .boxed()
     }
 
-    fn content<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueContent, TransportError>> {
+    fn content<'a>(
+        &'a self,
+        queue: &'a str,
+    ) -> BoxFuture<'a, Result<QueueContent, TransportError>> {
         async move {
             self.with_queue(queue, |queue| {
-                let sites: HashSet<&str> = queue.links.values().map(|(site, _)| site.as_str()).collect();
+                let sites: HashSet<&str> =
+                    queue.links.values().map(|(site, _)| site.as_str()).collect();
                 Ok(QueueContent { links: queue.links.len() as u64, sites: sites.len() as u64 })
             })
         }
         .boxed()
     }
 
-    fn sites<'a>(&'a self, queue: &'a str, shard: Option<u8>) -> BoxFuture<'a, Result<QueueSites, TransportError>> {
+    fn sites<'a>(
+        &'a self,
+        queue: &'a str,
+        shard: Option<u8>,
+    ) -> BoxFuture<'a, Result<QueueSites, TransportError>> {
         async move {
             self.with_queue(queue, |queue| {
                 let wanted = |site: &&String| shard.is_none_or(|shard| shard_of(site) == shard);
@@ -92,11 +100,19 @@ impl WorkQueues for InProcessNode {
         .boxed()
     }
 
-    fn delivered<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<u64, TransportError>> {
+    fn delivered<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<u64, TransportError>> {
         async move { self.with_queue(queue, |queue| Ok(queue.open.get(site).copied().unwrap_or(0))) }.boxed()
     }
 
-    fn open<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
+    fn open<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<(), TransportError>> {
         async move {
             self.with_queue(queue, |queue| {
                 queue.open.insert(site.to_owned(), 0);
@@ -117,9 +133,14 @@ impl WorkQueues for InProcessNode {
                 let Some(delivered) = queue.open.get_mut(site) else {
                     return Err(TransportError::NoQueue(site.to_owned()));
                 };
-                let waiting = queue.links.range(*delivered + 1..).filter(|(_, (of, _))| of == site).take(max);
+                let waiting =
+                    queue.links.range(*delivered + 1..).filter(|(_, (of, _))| of == site).take(max);
                 let links: Vec<_> = waiting
-                    .map(|(seq, (_, body))| QueuedMessage { seq: *seq, body: body.clone(), receipt: seq.to_string() })
+                    .map(|(seq, (_, body))| QueuedMessage {
+                        seq: *seq,
+                        body: body.clone(),
+                        receipt: seq.to_string(),
+                    })
                     .collect();
                 *delivered = links.last().map_or(*delivered, |link| link.seq);
                 Ok(links)
@@ -146,11 +167,19 @@ impl WorkQueues for InProcessNode {
         .boxed()
     }
 
-    fn is_settled<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<bool, TransportError>> {
+    fn is_settled<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<bool, TransportError>> {
         async move { self.with_queue(queue, |queue| Ok(queue.is_settled(site))) }.boxed()
     }
 
-    fn close<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
+    fn close<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<(), TransportError>> {
         async move {
             self.with_queue(queue, |queue| {
                 queue.open.remove(site);
@@ -160,7 +189,10 @@ impl WorkQueues for InProcessNode {
         .boxed()
     }
 
-    fn statistics<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueStatistics, TransportError>> {
+    fn statistics<'a>(
+        &'a self,
+        queue: &'a str,
+    ) -> BoxFuture<'a, Result<QueueStatistics, TransportError>> {
         async move { self.with_queue(queue, |queue| Ok(queue.statistics())) }.boxed()
     }
 

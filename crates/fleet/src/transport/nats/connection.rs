@@ -1,6 +1,7 @@
 //! The connection to the brokers: requests to JetStream and stored messages, each within a timeout.
 //!
-//! Invariants: no call starts while there is no connection; it would otherwise be carried out whenever one is back.
+//! Invariants: no call starts while there is no connection; it would otherwise be carried out
+//! whenever one is back.
 //!
 //! Must not know: the content of messages and cells, or which streams must exist.
 
@@ -88,8 +89,8 @@ impl Connection {
         let (names, addresses) = (Names::new(&settings.pool)?, settings.addresses()?);
         if addresses[0].tls_required() {
             use async_nats::rustls::crypto::{CryptoProvider, ring};
-            // The client uses the process's default provider. If none is set, it is the one that the rest of fetchwise
-            // uses.
+            // The client uses the process's default provider. If none is set, it is the one that
+            // the rest of fetchwise uses.
             if CryptoProvider::get_default().is_none() {
                 drop(ring::default_provider().install_default());
             }
@@ -100,11 +101,13 @@ impl Connection {
             sender.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
             std::future::ready(())
         });
-        let client = options
-            .connect(addresses)
-            .await
-            .map_err(|error| TransportError::Away(format!("{}: {}", broker_list(&settings), error.kind())))?;
-        let js = ContextBuilder::new().timeout(settings.timeout).ack_timeout(settings.timeout).build(client.clone());
+        let client = options.connect(addresses).await.map_err(|error| {
+            TransportError::Away(format!("{}: {}", broker_list(&settings), error.kind()))
+        })?;
+        let js = ContextBuilder::new()
+            .timeout(settings.timeout)
+            .ack_timeout(settings.timeout)
+            .build(client.clone());
         Ok(Self {
             client,
             js,
@@ -152,20 +155,32 @@ impl Connection {
             request = request.headers(headers);
         }
         // Its own timeout starts when the connection has taken the request.
-        let asked = tokio::time::timeout(time * 2, self.client.send_request(subject.clone(), request)).await;
+        let asked =
+            tokio::time::timeout(time * 2, self.client.send_request(subject.clone(), request))
+                .await;
         let forbidden = || self.forbidden(begun, &subject);
         let message = match asked {
             Ok(Ok(message)) => message,
-            Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => return Err(StoreError::NoListener),
-            Ok(Err(error)) => {
-                return Err(StoreError::Failed(forbidden().unwrap_or_else(|| request_error(&error, what))));
+            Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
+                return Err(StoreError::NoListener);
             }
-            Err(_) => return Err(StoreError::Failed(TransportError::Away(format!("{what}: cannot be sent")))),
+            Ok(Err(error)) => {
+                return Err(StoreError::Failed(
+                    forbidden().unwrap_or_else(|| request_error(&error, what)),
+                ));
+            }
+            Err(_) => {
+                return Err(StoreError::Failed(TransportError::Away(format!(
+                    "{what}: cannot be sent"
+                ))));
+            }
         };
         match serde_json::from_slice(&message.payload) {
             Ok(ApiResponse::Error { error }) => Ok(Err(error)),
             Ok(ApiResponse::Fine(answer)) => Ok(Ok(answer)),
-            Err(_) => Err(StoreError::Failed(TransportError::Invalid(format!("{what}: unreadable response")))),
+            Err(_) => Err(StoreError::Failed(TransportError::Invalid(format!(
+                "{what}: unreadable response"
+            )))),
         }
     }
 
@@ -176,24 +191,31 @@ impl Connection {
         question: &(impl Serialize + Sync),
         what: &str,
     ) -> Result<Result<A, ApiError>, TransportError> {
-        let body = serde_json::to_vec(question).map_err(|error| TransportError::Invalid(format!("{what}: {error}")))?;
+        let body = serde_json::to_vec(question)
+            .map_err(|error| TransportError::Invalid(format!("{what}: {error}")))?;
         match self.request(format!("$JS.API.{subject}"), None, body.into(), what).await {
             Ok(answer) => Ok(answer),
             Err(StoreError::Failed(error)) => Err(error),
-            Err(StoreError::NoListener | StoreError::WrongRevision) => Err(TransportError::Away(format!(
-                "{what}: JetStream does not respond; is it enabled, and does it have a leader?"
-            ))),
+            Err(StoreError::NoListener | StoreError::WrongRevision) => {
+                Err(TransportError::Away(format!(
+                    "{what}: JetStream does not respond; is it enabled, and does it have a leader?"
+                )))
+            }
         }
     }
 
-    /// Returns the error if the broker has denied permission for a subject since then. It reports that separately; the
-    /// request itself never gets a response.
+    /// Returns the error if the broker has denied permission for a subject since then. It reports
+    /// that separately; the request itself never gets a response.
     pub(super) fn forbidden(&self, since: Instant, subject: &str) -> Option<TransportError> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         let mut recent = events.complaints.iter().filter(|(at, _)| *at >= since);
-        let found =
-            recent.find(|(_, what)| what.to_ascii_lowercase().contains("permissions") && what.contains(subject))?;
-        Some(TransportError::Refused(format!("{}. `fetchwise fleet permissions` prints what a node needs", found.1)))
+        let found = recent.find(|(_, what)| {
+            what.to_ascii_lowercase().contains("permissions") && what.contains(subject)
+        })?;
+        Some(TransportError::Refused(format!(
+            "{}. `fetchwise fleet permissions` prints what a node needs",
+            found.1
+        )))
     }
 
     /// Stores a message. Returns its sequence number and whether it was a duplicate.

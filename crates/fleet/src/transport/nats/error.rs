@@ -37,7 +37,8 @@ impl ApiError {
 
     /// Returns whether the cell or the stream is at a later revision than the writer expected.
     pub(super) fn is_wrong_revision(&self) -> bool {
-        self.is(ErrorCode::STREAM_WRONG_LAST_SEQUENCE) || self.is(ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
+        self.is(ErrorCode::STREAM_WRONG_LAST_SEQUENCE)
+            || self.is(ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
     }
 }
 
@@ -47,7 +48,9 @@ pub(super) fn api_error(error: &ApiError, what: &str) -> TransportError {
     match ErrorCode(error.err_code) {
         ErrorCode::STREAM_NOT_FOUND => TransportError::Missing(what.to_owned()),
         ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
-            TransportError::Refused(format!("{said}. The server runs without JetStream: start it with -js"))
+            TransportError::Refused(format!(
+                "{said}. The server runs without JetStream: start it with -js"
+            ))
         }
         ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM => TransportError::Invalid(said),
         ErrorCode::INSUFFICIENT_RESOURCES
@@ -82,7 +85,9 @@ pub(super) fn request_error(error: &RequestError, what: &str) -> TransportError 
             "{what}: JetStream does not respond; is it enabled, and does it have a leader?"
         )),
         RequestErrorKind::TimedOut => TransportError::Away(format!("{what}: no response in time")),
-        RequestErrorKind::InvalidSubject => TransportError::Invalid(format!("{what}: invalid subject")),
+        RequestErrorKind::InvalidSubject => {
+            TransportError::Invalid(format!("{what}: invalid subject"))
+        }
         RequestErrorKind::MaxPayloadExceeded => {
             TransportError::Invalid(format!("{what}: larger than the broker's limit"))
         }

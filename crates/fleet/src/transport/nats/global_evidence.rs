@@ -16,15 +16,25 @@ use crate::transport::{GlobalDelivery, TransportError};
 
 impl Nats {
     /// Replaces the global snapshot of a node.
-    pub(super) async fn store_global(&self, node_id: NodeId, body: Bytes) -> Result<(), TransportError> {
+    pub(super) async fn store_global(
+        &self,
+        node_id: NodeId,
+        body: Bytes,
+    ) -> Result<(), TransportError> {
         let stream = self.connection.names.global_stream();
         let mut headers = HeaderMap::new();
         headers.insert(NATS_EXPECTED_STREAM, stream.as_str());
         headers.insert("Fw-Version", "1");
-        match self.connection.store(self.connection.names.global_subject(node_id), headers, body, &stream).await {
+        match self
+            .connection
+            .store(self.connection.names.global_subject(node_id), headers, body, &stream)
+            .await
+        {
             Ok(_) => Ok(()),
             Err(StoreError::NoListener) => Err(self.connection.no_listener(&stream).await),
-            Err(StoreError::WrongRevision) => Err(TransportError::Invalid("an unexpected revision check".to_owned())),
+            Err(StoreError::WrongRevision) => {
+                Err(TransportError::Invalid("an unexpected revision check".to_owned()))
+            }
             Err(StoreError::Failed(error)) => Err(error),
         }
     }
@@ -62,7 +72,11 @@ impl Reader<'_> {
         let reader = match &mut self.reader {
             Some(reader) => reader,
             None => {
-                let mut reader = StreamReader::newest(self.connection, names.global_stream(), names.global_subjects());
+                let mut reader = StreamReader::newest(
+                    self.connection,
+                    names.global_stream(),
+                    names.global_subjects(),
+                );
                 let (_, pending) = reader.open().await?;
                 let reader = self.reader.insert(reader);
                 if pending == 0 {
@@ -75,13 +89,19 @@ impl Reader<'_> {
             match reader.next().await? {
                 StreamEvent::Message(message) => {
                     self.is_read = message.pending == 0;
-                    // A subject without a valid node id belongs to no node: the broker's permissions let no node write
-                    // there.
+                    // A subject without a valid node id belongs to no node: the broker's
+                    // permissions let no node write there.
                     match names.node_of_global(&message.subject) {
                         Some(node_id) => {
-                            return Ok(GlobalDelivery::Snapshot { node_id, at: message.at, body: message.body });
+                            return Ok(GlobalDelivery::Snapshot {
+                                node_id,
+                                at: message.at,
+                                body: message.body,
+                            });
                         }
-                        None if std::mem::take(&mut self.is_read) => return Ok(GlobalDelivery::CaughtUp),
+                        None if std::mem::take(&mut self.is_read) => {
+                            return Ok(GlobalDelivery::CaughtUp);
+                        }
                         None => {}
                     }
                 }

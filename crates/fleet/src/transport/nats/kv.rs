@@ -1,7 +1,7 @@
 //! Cells as keys of JetStream's key-value buckets.
 //!
-//! Invariants: a cell is read from its stream's leader, never from a replica that may be behind. A swap is the broker's
-//! own comparison of the key's last message.
+//! Invariants: a cell is read from its stream's leader, never from a replica that may be behind. A
+//! swap is the broker's own comparison of the key's last message.
 //!
 //! Must not know: the content of cells.
 
@@ -37,20 +37,30 @@ enum LastMessage {
 impl Connection {
     async fn last(&self, table: Table, key: &str) -> Result<LastMessage, TransportError> {
         let (subject, name) = (self.cell_subject(table, key)?, self.names.bucket_stream(table));
-        let Some(message) = self.last_of(&name, &subject).await? else { return Ok(LastMessage::Nothing) };
-        let header = |header: &str| message.headers.get(header).map(|value| value.as_str().to_owned());
+        let Some(message) = self.last_of(&name, &subject).await? else {
+            return Ok(LastMessage::Nothing);
+        };
+        let header =
+            |header: &str| message.headers.get(header).map(|value| value.as_str().to_owned());
         let is_deleted = header("Nats-Marker-Reason").is_some()
             || header("KV-Operation").is_some_and(|what| what == "DEL" || what == "PURGE");
         Ok(if is_deleted {
             LastMessage::Deleted(message.sequence)
         } else {
-            LastMessage::Held(Cell { value: message.payload, revision: message.sequence, at: timestamp(message.time) })
+            LastMessage::Held(Cell {
+                value: message.payload,
+                revision: message.sequence,
+                at: timestamp(message.time),
+            })
         })
     }
 
     fn cell_subject(&self, table: Table, key: &str) -> Result<String, TransportError> {
         if key.len() > MAX_KEY {
-            return Err(TransportError::Invalid(format!("a cell key of {} bytes is too long", key.len())));
+            return Err(TransportError::Invalid(format!(
+                "a cell key of {} bytes is too long",
+                key.len()
+            )));
         }
         Ok(self.names.cell(table, key))
     }
@@ -81,9 +91,15 @@ impl Connection {
         }
     }
 
-    /// Returns the change by another writer to a cell whose last message was `passed` (0 for none). The broker refuses
-    /// a writer as soon as another change is in progress, and shows that change a moment later.
-    async fn lost(&self, table: Table, key: &str, passed: u64) -> Result<LastMessage, TransportError> {
+    /// Returns the change by another writer to a cell whose last message was `passed` (0 for none).
+    /// The broker refuses a writer as soon as another change is in progress, and shows that change
+    /// a moment later.
+    async fn lost(
+        &self,
+        table: Table,
+        key: &str,
+        passed: u64,
+    ) -> Result<LastMessage, TransportError> {
         let (begun, mut wait) = (Instant::now(), Duration::ZERO);
         // Brokers that are busy or elect a leader take longer than a moment.
         while begun.elapsed() <= self.settings.timeout {
@@ -149,7 +165,11 @@ fn failed(error: StoreError) -> TransportError {
 }
 
 impl Cells for Nats {
-    fn get<'a>(&'a self, table: Table, key: &'a str) -> BoxFuture<'a, Result<Option<Cell>, TransportError>> {
+    fn get<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Cell>, TransportError>> {
         Box::pin(async move { Ok(self.connection.last(table, key).await?.cell()) })
     }
 
@@ -163,8 +183,15 @@ impl Cells for Nats {
         Box::pin(self.connection.swap(table, key, seen, value))
     }
 
-    fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>> {
-        Box::pin(async move { self.connection.write(table, key, None, None, value).await.map_err(failed) })
+    fn put<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+        value: Bytes,
+    ) -> BoxFuture<'a, Result<u64, TransportError>> {
+        Box::pin(async move {
+            self.connection.write(table, key, None, None, value).await.map_err(failed)
+        })
     }
 
     fn delete<'a>(
@@ -207,7 +234,12 @@ impl Cells for Nats {
 
     fn incarnation(&self, table: Table) -> BoxFuture<'_, Result<Option<u64>, TransportError>> {
         Box::pin(async move {
-            Ok(Some(self.connection.bounds_of(&self.connection.names.bucket_stream(table)).await?.incarnation))
+            Ok(Some(
+                self.connection
+                    .bounds_of(&self.connection.names.bucket_stream(table))
+                    .await?
+                    .incarnation,
+            ))
         })
     }
 
@@ -220,10 +252,15 @@ impl Cells for Nats {
                 }
                 loop {
                     let StreamEvent::Message(message) = reader.next().await? else {
-                        return Err(TransportError::Away(format!("the listing of {} was interrupted", table.name())));
+                        return Err(TransportError::Away(format!(
+                            "the listing of {} was interrupted",
+                            table.name()
+                        )));
                     };
                     let is_last = message.pending == 0;
-                    let Some(key) = self.connection.names.key(table, &message.subject) else { continue };
+                    let Some(key) = self.connection.names.key(table, &message.subject) else {
+                        continue;
+                    };
                     match message.is_deletion {
                         true => held.remove(&key),
                         false => held.insert(key, cell(message)),
@@ -234,8 +271,9 @@ impl Cells for Nats {
                 }
             };
             let listed = tokio::time::timeout(self.connection.settings.timeout * 4, listing).await;
-            let held =
-                listed.map_err(|_| TransportError::Away(format!("the listing of {} timed out", table.name())))??;
+            let held = listed.map_err(|_| {
+                TransportError::Away(format!("the listing of {} timed out", table.name()))
+            })??;
             Ok(held.into_iter().collect())
         })
     }
@@ -252,7 +290,8 @@ impl Nats {
     }
 }
 
-/// A watched table. A cell ages out without a message: it is gone once the stream begins after its position.
+/// A watched table. A cell ages out without a message: it is gone once the stream begins after its
+/// position.
 struct TableWatch<'l> {
     reader: StreamReader<'l>,
     connection: &'l Connection,
@@ -269,13 +308,18 @@ impl TableWatch<'_> {
                 return Ok(Change { key, cell: None, revision });
             }
             if self.looked.elapsed() > AGE_CHECK_INTERVAL {
-                let bounds = self.connection.bounds_of(&self.connection.names.bucket_stream(self.table)).await?;
+                let bounds = self
+                    .connection
+                    .bounds_of(&self.connection.names.bucket_stream(self.table))
+                    .await?;
                 self.look(&bounds);
                 continue;
             }
             match self.reader.next().await? {
                 StreamEvent::Message(message) => {
-                    let Some(key) = self.connection.names.key(self.table, &message.subject) else { continue };
+                    let Some(key) = self.connection.names.key(self.table, &message.subject) else {
+                        continue;
+                    };
                     let (revision, is_deletion) = (message.seq, message.is_deletion);
                     if max_age(self.table).is_some() {
                         self.ages.event(&key, (!is_deletion).then_some(revision));
@@ -286,7 +330,10 @@ impl TableWatch<'_> {
                 }
                 StreamEvent::Idle(bounds) => self.look(&bounds),
                 StreamEvent::Recreated(_) => {
-                    return Err(TransportError::Away(format!("{} was recreated", self.table.name())));
+                    return Err(TransportError::Away(format!(
+                        "{} was recreated",
+                        self.table.name()
+                    )));
                 }
             }
         }
@@ -320,9 +367,9 @@ impl CellAges {
         self.looked = Some((bounds.first, bounds.last));
     }
 
-    /// Returns the cells that have aged out with their last revision, provided that everything up to `delivered` has
-    /// arrived. That must include the bounds of the last check: until then a cell that is no longer at its position may
-    /// have been changed rather than gone.
+    /// Returns the cells that have aged out with their last revision, provided that everything up
+    /// to `delivered` has arrived. That must include the bounds of the last check: until then a
+    /// cell that is no longer at its position may have been changed rather than gone.
     fn aged(&mut self, delivered: u64) -> Vec<(String, u64)> {
         match self.looked {
             Some((first, last)) if delivered >= last => {

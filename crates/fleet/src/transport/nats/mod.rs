@@ -1,12 +1,13 @@
 //! The transport over NATS JetStream.
 //!
-//! A pool `P` has the stream `FW_P` with a subject per node, the stream `FW_P_general` likewise, a key-value bucket per
-//! table, and the stream `FW_P_shares` of evidence snapshots. A work queue `Q` is the stream `FWQ_P_Q`.
+//! A pool `P` has the stream `FW_P` with a subject per node, the stream `FW_P_general` likewise, a
+//! key-value bucket per table, and the stream `FW_P_shares` of evidence snapshots. A work queue `Q`
+//! is the stream `FWQ_P_Q`.
 //!
 //! Owns: the mapping of [`crate::transport`] to NATS.
 //!
-//! Invariants: every call ends in time, and no input from a broker causes a panic. Only the broker's guarantees for
-//! single messages are relied on.
+//! Invariants: every call ends in time, and no input from a broker causes a panic. Only the
+//! broker's guarantees for single messages are relied on.
 //!
 //! Must not know: the content of messages, cells and blobs.
 
@@ -22,8 +23,8 @@ use futures_util::stream::{self, BoxStream};
 
 use crate::model::node_id::NodeId;
 use crate::transport::{
-    Blobs, Cells, Delivery, GlobalDelivery, MAX_PUBLISHED, Position, RetransmitRequest, StreamBounds, Transport,
-    TransportError, WorkQueues, too_much_published,
+    Blobs, Cells, Delivery, GlobalDelivery, MAX_PUBLISHED, Position, RetransmitRequest,
+    StreamBounds, Transport, TransportError, WorkQueues, too_much_published,
 };
 
 mod connection;
@@ -59,11 +60,12 @@ pub struct Nats {
 }
 
 impl Nats {
-    /// Starts to connect and returns at once. [`Nats::ready`] and every call show whether a broker is available.
+    /// Starts to connect and returns at once. [`Nats::ready`] and every call show whether a broker
+    /// is available.
     ///
     /// # Errors
-    /// [`TransportError::Invalid`] when the settings are invalid, [`TransportError::Refused`] when the credentials
-    /// cannot be read.
+    /// [`TransportError::Invalid`] when the settings are invalid, [`TransportError::Refused`] when
+    /// the credentials cannot be read.
     pub async fn connect(settings: NatsSettings) -> Result<Self, TransportError> {
         Ok(Self { connection: Connection::new(settings).await? })
     }
@@ -79,14 +81,15 @@ impl Nats {
                 Err(TransportError::Away(_)) if tokio::time::Instant::now() < until => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
-                // A starting broker may refuse a node for a moment; a permanent refusal is repeated.
+                // A starting broker may refuse a node for a moment; a permanent refusal is
+                // repeated.
                 result => return result,
             }
         }
     }
 
-    /// Creates all missing streams, and returns how existing ones differ from their required configuration. With
-    /// `change` it updates them. Idempotent.
+    /// Creates all missing streams, and returns how existing ones differ from their required
+    /// configuration. With `change` it updates them. Idempotent.
     ///
     /// # Errors
     /// When the broker is away or denies permission.
@@ -115,7 +118,11 @@ impl Nats {
     }
 
     /// Returns what one node has published from a position on, up to now.
-    async fn messages_by(&self, node_id: NodeId, from: Position) -> Result<Vec<Bytes>, TransportError> {
+    async fn messages_by(
+        &self,
+        node_id: NodeId,
+        from: Position,
+    ) -> Result<Vec<Bytes>, TransportError> {
         let names = &self.connection.names;
         let mut reader = StreamReader::from(
             &self.connection,
@@ -128,7 +135,8 @@ impl Nats {
         if anew.is_some() {
             pending = reader.open().await?.1;
         }
-        let (mut said, mut room, time) = (Vec::new(), MAX_PUBLISHED, self.connection.settings.timeout * 4);
+        let (mut said, mut room, time) =
+            (Vec::new(), MAX_PUBLISHED, self.connection.settings.timeout * 4);
         while pending > 0 {
             let late = |_| TransportError::Away(format!("messages of {node_id} do not arrive"));
             match tokio::time::timeout(time, reader.next()).await.map_err(late)?? {
@@ -146,16 +154,27 @@ impl Nats {
         Ok(said)
     }
 
-    async fn store_message(&self, node_id: NodeId, id: &str, body: Bytes) -> Result<Position, TransportError> {
+    async fn store_message(
+        &self,
+        node_id: NodeId,
+        id: &str,
+        body: Bytes,
+    ) -> Result<Position, TransportError> {
         if !id.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(TransportError::Invalid("invalid message id: it contains a blank".to_owned()));
+            return Err(TransportError::Invalid(
+                "invalid message id: it contains a blank".to_owned(),
+            ));
         }
         let stream = self.connection.names.stream();
         let mut headers = HeaderMap::new();
         headers.insert(NATS_MESSAGE_ID, id);
         headers.insert(NATS_EXPECTED_STREAM, stream.as_str());
         headers.insert("Fw-Version", "1");
-        match self.connection.store(self.connection.names.message_subject(node_id), headers, body, &stream).await {
+        match self
+            .connection
+            .store(self.connection.names.message_subject(node_id), headers, body, &stream)
+            .await
+        {
             Ok((seq, is_duplicate)) => {
                 let incarnation = self.connection.incarnation_at(seq, is_duplicate).await?;
                 Ok(Position { incarnation, seq })
@@ -164,7 +183,9 @@ impl Nats {
                 self.connection.incarnation.store(0, Ordering::Relaxed);
                 Err(self.connection.no_listener(&stream).await)
             }
-            Err(StoreError::WrongRevision) => Err(TransportError::Invalid("an unexpected revision check".to_owned())),
+            Err(StoreError::WrongRevision) => {
+                Err(TransportError::Invalid("an unexpected revision check".to_owned()))
+            }
             Err(StoreError::Failed(error)) => Err(error),
         }
     }
@@ -182,18 +203,32 @@ impl Transport for Nats {
 
     fn read(&self, from: Position) -> BoxStream<'_, Result<Delivery, TransportError>> {
         let names = &self.connection.names;
-        let reader =
-            StreamReader::from(&self.connection, names.stream(), names.message_subjects(), from.incarnation, from.seq);
+        let reader = StreamReader::from(
+            &self.connection,
+            names.stream(),
+            names.message_subjects(),
+            from.incarnation,
+            from.seq,
+        );
         stream::unfold(Some(reader), move |reader| async move {
             let mut reader = reader?;
             loop {
                 match reader.next().await {
                     Ok(StreamEvent::Message(message)) => {
-                        // A subject without a valid node id belongs to no node: the broker's permissions let no node
-                        // write there.
-                        let Some(node_id) = self.connection.names.node_of_message(&message.subject) else { continue };
-                        let position = Position { incarnation: reader.incarnation(), seq: message.seq };
-                        let delivery = Delivery::Message { node_id, position, at: message.at, body: message.body };
+                        // A subject without a valid node id belongs to no node: the broker's
+                        // permissions let no node write there.
+                        let Some(node_id) = self.connection.names.node_of_message(&message.subject)
+                        else {
+                            continue;
+                        };
+                        let position =
+                            Position { incarnation: reader.incarnation(), seq: message.seq };
+                        let delivery = Delivery::Message {
+                            node_id,
+                            position,
+                            at: message.at,
+                            body: message.body,
+                        };
                         return Some((Ok(delivery), Some(reader)));
                     }
                     Ok(StreamEvent::Recreated(bounds)) => {
@@ -215,16 +250,25 @@ impl Transport for Nats {
 
     fn newest(&self, node_id: NodeId) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
         Box::pin(async move {
-            let (stream, subject) = (self.connection.names.stream(), self.connection.names.message_subject(node_id));
+            let (stream, subject) =
+                (self.connection.names.stream(), self.connection.names.message_subject(node_id));
             Ok(self.connection.last_of(&stream, &subject).await?.map(|message| message.payload))
         })
     }
 
-    fn published_by(&self, node_id: NodeId, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
+    fn published_by(
+        &self,
+        node_id: NodeId,
+        from: Position,
+    ) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
         Box::pin(self.messages_by(node_id, from))
     }
 
-    fn publish_global(&self, node_id: NodeId, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn publish_global(
+        &self,
+        node_id: NodeId,
+        body: Bytes,
+    ) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(self.store_global(node_id, body))
     }
 
@@ -233,7 +277,9 @@ impl Transport for Nats {
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Option<Timestamp>, TransportError>> {
-        Box::pin(async move { Ok(self.connection.info_of(&self.connection.names.stream()).await?.now()) })
+        Box::pin(async move {
+            Ok(self.connection.info_of(&self.connection.names.stream()).await?.now())
+        })
     }
 
     fn cells(&self) -> &dyn Cells {
@@ -248,17 +294,28 @@ impl Transport for Nats {
         Some(self)
     }
 
-    fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>> {
+    fn signal(
+        &self,
+        to: NodeId,
+        want: RetransmitRequest,
+    ) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
             self.connection.connected()?;
             let mut body = Vec::with_capacity(REQUEST_LEN);
             body.extend_from_slice(&want.epoch.to_le_bytes());
             body.extend_from_slice(&want.first.to_le_bytes());
             body.extend_from_slice(&want.last.to_le_bytes());
-            let sending = self.connection.client.publish(self.connection.names.request_subject(to), body.into());
+            let sending = self
+                .connection
+                .client
+                .publish(self.connection.names.request_subject(to), body.into());
             let sent = tokio::time::timeout(self.connection.settings.timeout, sending).await;
-            let sent = sent.map_err(|_| TransportError::Away("sending a retransmit request timed out".to_owned()))?;
-            sent.map_err(|error| TransportError::Away(format!("cannot send a retransmit request: {}", error.kind())))
+            let sent = sent.map_err(|_| {
+                TransportError::Away("sending a retransmit request timed out".to_owned())
+            })?;
+            sent.map_err(|error| {
+                TransportError::Away(format!("cannot send a retransmit request: {}", error.kind()))
+            })
         })
     }
 
@@ -267,9 +324,14 @@ impl Transport for Nats {
         let subscribed = async move {
             match self.connection.client.subscribe(subject).await {
                 // The subscription survives reconnections.
-                Ok(wants) => wants.filter_map(|message| async move { want(&message.payload) }).map(Ok).boxed(),
+                Ok(wants) => wants
+                    .filter_map(|message| async move { want(&message.payload) })
+                    .map(Ok)
+                    .boxed(),
                 Err(error) => {
-                    let error = TransportError::Away(format!("cannot subscribe to retransmit requests: {error}"));
+                    let error = TransportError::Away(format!(
+                        "cannot subscribe to retransmit requests: {error}"
+                    ));
                     stream::iter([Err(error)]).boxed()
                 }
             }

@@ -1,6 +1,7 @@
 //! Names at the broker: the stream, its subjects, buckets, and the keys of cells.
 //!
-//! Invariants: any text as a cell's key results in a valid NATS name, which decodes to the same text.
+//! Invariants: any text as a cell's key results in a valid NATS name, which decodes to the same
+//! text.
 //!
 //! Must not know: what is stored under a name.
 
@@ -117,7 +118,8 @@ impl Names {
 
     /// Returns the key of the cell with this subject.
     pub(super) fn key(&self, table: Table, subject: &str) -> Option<String> {
-        let name = subject.strip_prefix("$KV.")?.strip_prefix(&self.bucket(table))?.strip_prefix('.')?;
+        let name =
+            subject.strip_prefix("$KV.")?.strip_prefix(&self.bucket(table))?.strip_prefix('.')?;
         // Only the written form is valid, so that a key has one subject.
         unescaped(name).filter(|key| escaped(key) == name)
     }
@@ -127,7 +129,8 @@ impl Names {
         format!("$KV.{}.{node_id}.>", self.bucket(Table::Hosts))
     }
 
-    /// Returns the stream of a work queue. A queue's name has no `_`, so no two queues of any pools have one stream.
+    /// Returns the stream of a work queue. A queue's name has no `_`, so no two queues of any pools
+    /// have one stream.
     pub(super) fn queue_stream(&self, queue: &str) -> String {
         format!("FWQ_{}_{queue}", self.pool)
     }
@@ -214,7 +217,8 @@ fn escaped_token(text: &str) -> String {
     escaped(text).replace('.', "=2E")
 }
 
-/// Escapes a text as a NATS key: `=` and two digits for bytes outside its alphabet, and dots between names only.
+/// Escapes a text as a NATS key: `=` and two digits for bytes outside its alphabet, and dots
+/// between names only.
 fn escaped(text: &str) -> String {
     if text.is_empty() {
         return "=".to_owned();
@@ -311,7 +315,11 @@ mod tests {
             assert_eq!(names.blob_of_head(&head).as_deref(), Some(name));
             let parts = names.blob_parts(name);
             assert!(head.starts_with(parts.trim_end_matches('>')) && is_key(&head));
-            assert!(names.blob_chunk(name, 1, 7).starts_with(names.blob_chunks(name, 1).trim_end_matches('*')));
+            assert!(
+                names
+                    .blob_chunk(name, 1, 7)
+                    .starts_with(names.blob_chunks(name, 1).trim_end_matches('*'))
+            );
             assert_eq!(names.chunk_index(&names.blob_chunk(name, 1, 7)), Some(7));
         }
         assert_eq!(names.blob_of_head("fw.p.s.a.b.head"), None);
@@ -325,7 +333,9 @@ mod tests {
             let subject = names.queue_site("q", site);
             assert_eq!(subject.matches('.').count(), 5, "{subject}");
             assert_eq!(names.site_of_subject("q", &subject).as_deref(), Some(site));
-            assert!(subject.starts_with(names.queue_shard("q", shard_of(site)).trim_end_matches('*')));
+            assert!(
+                subject.starts_with(names.queue_shard("q", shard_of(site)).trim_end_matches('*'))
+            );
             assert_eq!(names.site_of_subject("r", &subject), None);
         }
         assert_eq!(names.site_of_subject("q", "fw.p.q.q.64.e=2Eorg"), None);

@@ -2,9 +2,10 @@
 //!
 //! Owns: the list of permissions.
 //!
-//! Invariants: a node can publish as itself only, and can write no other node's cells or evidence snapshot. It needs no
-//! right to purge, delete or change streams, nor to read messages by direct gets: their responses are the only ones whose
-//! content a node could choose and send to another node's subjects.
+//! Invariants: a node can publish as itself only, and can write no other node's cells or evidence
+//! snapshot. It needs no right to purge, delete or change streams, nor to read messages by direct
+//! gets: their responses are the only ones whose content a node could choose and send to another
+//! node's subjects.
 //!
 //! Must not know: how the permissions get to the server.
 
@@ -31,7 +32,8 @@ const QUEUES_REMAIN: &str = "\
 # - take the sites of its queues from other nodes, remove links without a result, and hand over wrong paces.
 ";
 
-/// Returns the part of a server configuration that admits a node and an operator, with passwords to fill in.
+/// Returns the part of a server configuration that admits a node and an operator, with passwords to
+/// fill in.
 ///
 /// # Errors
 /// [`TransportError::Invalid`] when `pool` is not a valid pool name.
@@ -82,14 +84,21 @@ pub fn permissions(pool: &str, node: NodeId, queues: &[String]) -> Result<String
         let _ = writeln!(out, "      \"{subject}\"");
     }
     let _ = writeln!(out, "    ] }}");
-    let _ = writeln!(out, "    subscribe: {{ allow: [ \"_INBOX.>\", \"{}\" ] }}", names.request_subject(node));
+    let _ = writeln!(
+        out,
+        "    subscribe: {{ allow: [ \"_INBOX.>\", \"{}\" ] }}",
+        names.request_subject(node)
+    );
     let _ = writeln!(out, "  }}");
     let _ = writeln!(out, "}}");
     out.push_str(REMAINS);
     if !queues.is_empty() {
         out.push_str(QUEUES_REMAIN);
     }
-    let _ = writeln!(out, "# For an operator, who creates streams, forgets domains and excludes nodes:");
+    let _ = writeln!(
+        out,
+        "# For an operator, who creates streams, forgets domains and excludes nodes:"
+    );
     let _ = write!(out, "{{ user: \"ops\", password: \"CHANGE ME\" }}");
     Ok(out)
 }

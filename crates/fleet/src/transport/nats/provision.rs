@@ -1,4 +1,5 @@
-//! Provisioning of the streams: their required configuration, their creation, and the differences of existing ones.
+//! Provisioning of the streams: their required configuration, their creation, and the differences
+//! of existing ones.
 //!
 //! Invariants: provisioning is idempotent. Existing streams change on request only.
 //!
@@ -21,7 +22,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 const MAX_MESSAGE: i32 = 1 << 20;
 /// The maximum size of a cell in bytes.
 const MAX_CELL: i32 = 64 << 10;
-/// The time for which the global snapshot of a node that has gone is kept: the same as for attempts.
+/// The time for which the global snapshot of a node that has gone is kept: the same as for
+/// attempts.
 const GLOBAL_MAX_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// The time for which a work queue remembers the ids of its links.
 const QUEUE_DUPLICATE_WINDOW: Duration = HOUR;
@@ -68,7 +70,12 @@ pub(super) fn max_age(table: Table) -> Option<Duration> {
 /// Returns the configuration of all streams of a pool.
 fn wanted(connection: &Connection, replicas: usize) -> Vec<Config> {
     let (names, settings) = (&connection.names, &connection.settings);
-    let common = Config { storage: StorageType::File, num_replicas: replicas, allow_direct: true, ..Config::default() };
+    let common = Config {
+        storage: StorageType::File,
+        num_replicas: replicas,
+        allow_direct: true,
+        ..Config::default()
+    };
     let messages = Config {
         name: names.stream(),
         description: Some("What the nodes of a fetchwise pool have learned".to_owned()),
@@ -108,7 +115,9 @@ fn wanted(connection: &Connection, replicas: usize) -> Vec<Config> {
     };
     let global = Config {
         name: names.global_stream(),
-        description: Some("What belongs to no one site, of each node of a fetchwise pool of scope own".to_owned()),
+        description: Some(
+            "What belongs to no one site, of each node of a fetchwise pool of scope own".to_owned(),
+        ),
         subjects: vec![names.global_subjects()],
         discard: DiscardPolicy::Old,
         max_age: GLOBAL_MAX_AGE,
@@ -141,7 +150,10 @@ pub(super) fn work_queue(connection: &Connection, queue: &str) -> Config {
 }
 
 /// Creates missing streams and reports the differences of the others; `change` updates those.
-pub(super) async fn init(connection: &Connection, change: bool) -> Result<Vec<StreamReport>, TransportError> {
+pub(super) async fn init(
+    connection: &Connection,
+    change: bool,
+) -> Result<Vec<StreamReport>, TransportError> {
     let mut all = Vec::new();
     for config in wanted(connection, connection.settings.replicas.unwrap_or(REPLICAS)) {
         let name = config.name.clone();
@@ -178,14 +190,20 @@ pub(super) async fn create_missing(connection: &Connection) -> Result<(), Transp
 }
 
 async fn info(connection: &Connection, name: &str) -> Result<Option<StreamInfo>, TransportError> {
-    match connection.api_request::<StreamInfo>(&format!("STREAM.INFO.{name}"), &serde_json::json!({}), name).await? {
+    match connection
+        .api_request::<StreamInfo>(&format!("STREAM.INFO.{name}"), &serde_json::json!({}), name)
+        .await?
+    {
         Ok(info) => Ok(Some(info)),
         Err(error) if error.is(ErrorCode::STREAM_NOT_FOUND) => Ok(None),
         Err(error) => Err(api_error(&error, name)),
     }
 }
 
-pub(super) async fn create(connection: &Connection, mut config: Config) -> Result<(), TransportError> {
+pub(super) async fn create(
+    connection: &Connection,
+    mut config: Config,
+) -> Result<(), TransportError> {
     let name = config.name.clone();
     let subject = format!("STREAM.CREATE.{name}");
     let mut answer = connection.api_request::<StreamInfo>(&subject, &config, &name).await;
@@ -198,10 +216,12 @@ pub(super) async fn create(connection: &Connection, mut config: Config) -> Resul
     match answer {
         // Another node was faster.
         Ok(Err(error)) if error.is(ErrorCode::STREAM_NAME_EXIST) => Ok(()),
-        Ok(Err(error)) if error.is(ErrorCode::CLUSTER_NO_PEERS) => Err(TransportError::Away(format!(
-            "{name}: {error}. It needs {} available brokers; `fetchwise fleet init --replicas` sets fewer",
-            config.num_replicas
-        ))),
+        Ok(Err(error)) if error.is(ErrorCode::CLUSTER_NO_PEERS) => {
+            Err(TransportError::Away(format!(
+                "{name}: {error}. It needs {} available brokers; `fetchwise fleet init --replicas` sets fewer",
+                config.num_replicas
+            )))
+        }
         Ok(Err(error)) => Err(api_error(&error, &name)),
         Ok(Ok(_)) => Ok(()),
         // For a node without permission to create it, the stream is just missing.
@@ -210,11 +230,19 @@ pub(super) async fn create(connection: &Connection, mut config: Config) -> Resul
     }
 }
 
-async fn update(connection: &Connection, there: Config, want: Config) -> Result<(), TransportError> {
+async fn update(
+    connection: &Connection,
+    there: Config,
+    want: Config,
+) -> Result<(), TransportError> {
     let merged = Config {
         subjects: want.subjects,
         max_age: want.max_age,
-        max_bytes: if connection.settings.max_bytes.is_some() { want.max_bytes } else { there.max_bytes },
+        max_bytes: if connection.settings.max_bytes.is_some() {
+            want.max_bytes
+        } else {
+            there.max_bytes
+        },
         max_message_size: want.max_message_size,
         max_messages_per_subject: want.max_messages_per_subject,
         duplicate_window: want.duplicate_window,
@@ -226,7 +254,10 @@ async fn update(connection: &Connection, there: Config, want: Config) -> Result<
         ..there
     };
     let name = merged.name.clone();
-    match connection.api_request::<StreamInfo>(&format!("STREAM.UPDATE.{name}"), &merged, &name).await? {
+    match connection
+        .api_request::<StreamInfo>(&format!("STREAM.UPDATE.{name}"), &merged, &name)
+        .await?
+    {
         Ok(_) => Ok(()),
         Err(error) => Err(api_error(&error, &name)),
     }
@@ -249,7 +280,9 @@ fn differences(connection: &Connection, there: &Config, want: &Config) -> Vec<St
         "allow_direct",
         "deny_delete",
     ];
-    let (Ok(there), Ok(want)) = (serde_json::to_value(there), serde_json::to_value(want)) else { return Vec::new() };
+    let (Ok(there), Ok(want)) = (serde_json::to_value(there), serde_json::to_value(want)) else {
+        return Vec::new();
+    };
     let of = |config: &Value, field: &str| match config.get(field) {
         // An absent value means no limit, which JetStream writes in two ways.
         None | Some(Value::Null | Value::Bool(false)) => Value::from(-1),
@@ -261,9 +294,16 @@ fn differences(connection: &Connection, there: &Config, want: &Config) -> Vec<St
         "num_replicas" => connection.settings.replicas.is_none(),
         _ => false,
     };
-    let differing = MATTER.into_iter().filter(|field| !is_free(field) && of(&there, field) != of(&want, field));
+    let differing =
+        MATTER.into_iter().filter(|field| !is_free(field) && of(&there, field) != of(&want, field));
     differing
-        .map(|field| format!("{field} is {}, not {}", said(field, &of(&there, field)), said(field, &of(&want, field))))
+        .map(|field| {
+            format!(
+                "{field} is {}, not {}",
+                said(field, &of(&there, field)),
+                said(field, &of(&want, field))
+            )
+        })
         .collect()
 }
 
@@ -272,7 +312,9 @@ fn said(field: &str, value: &Value) -> String {
     match value.as_i64() {
         Some(-1) if field.starts_with("allow") || field.starts_with("deny") => "off".to_owned(),
         Some(-1) => "unlimited".to_owned(),
-        Some(nanos) if matches!(field, "max_age" | "duplicate_window") => format!("{} s", nanos / 1_000_000_000),
+        Some(nanos) if matches!(field, "max_age" | "duplicate_window") => {
+            format!("{} s", nanos / 1_000_000_000)
+        }
         _ if *value == Value::Bool(true) => "on".to_owned(),
         _ => value.to_string(),
     }

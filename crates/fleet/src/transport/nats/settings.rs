@@ -1,7 +1,7 @@
 //! The NATS settings: broker addresses, authentication, and stream limits.
 //!
-//! Invariants: traffic to another machine is encrypted unless plaintext is enabled. A printed address contains no
-//! password.
+//! Invariants: traffic to another machine is encrypted unless plaintext is enabled. A printed
+//! address contains no password.
 //!
 //! Must not know: how a connection is made.
 
@@ -21,8 +21,8 @@ const LONGEST_MAX_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// The settings of a fleet's brokers.
 #[derive(Clone, Debug)]
 pub struct NatsSettings {
-    /// The broker addresses: `nats://host:4222` or `tls://host:4222`. One is enough; with several, the node starts even
-    /// if one is down.
+    /// The broker addresses: `nats://host:4222` or `tls://host:4222`. One is enough; with several,
+    /// the node starts even if one is down.
     pub urls: Vec<String>,
     /// The pool: letters, digits, `-` and `_`.
     pub pool: String,
@@ -71,10 +71,16 @@ impl NatsSettings {
         for url in &self.urls {
             // The parser's own message may repeat the address, and with it a password.
             let Ok(address) = url.trim().parse::<ServerAddr>() else {
-                return invalid(format!("{} is not a valid broker address: expected nats://host:4222", redacted(url)));
+                return invalid(format!(
+                    "{} is not a valid broker address: expected nats://host:4222",
+                    redacted(url)
+                ));
             };
             if !matches!(address.scheme(), "nats" | "tls") {
-                return invalid(format!("{} starts with neither nats:// nor tls://", redacted(url)));
+                return invalid(format!(
+                    "{} starts with neither nats:// nor tls://",
+                    redacted(url)
+                ));
             }
             if address.scheme() == "nats" && !self.plaintext && !is_here(address.host()) {
                 return invalid(format!(
@@ -89,7 +95,9 @@ impl NatsSettings {
         }
         let tls = all.iter().filter(|address| address.scheme() == "tls").count();
         if tls != 0 && tls != all.len() {
-            return invalid("the brokers of one cluster must all use tls:// or all nats://".to_owned());
+            return invalid(
+                "the brokers of one cluster must all use tls:// or all nats://".to_owned(),
+            );
         }
         Ok(all)
     }
@@ -105,7 +113,10 @@ impl NatsSettings {
     }
 
     /// Returns the connection options: this node's identity, and the certificates that it trusts.
-    pub(super) async fn options(&self, addresses: &[ServerAddr]) -> Result<ConnectOptions, TransportError> {
+    pub(super) async fn options(
+        &self,
+        addresses: &[ServerAddr],
+    ) -> Result<ConnectOptions, TransportError> {
         let is_tls = addresses.iter().any(ServerAddr::tls_required);
         let mut options = ConnectOptions::new()
             .name("fetchwise")
@@ -115,7 +126,9 @@ impl NatsSettings {
             .ping_interval(Duration::from_secs(5))
             .require_tls(is_tls);
         // The client ignores the user in an address.
-        if let Some((name, password)) = addresses.iter().find_map(|url| Some((url.username()?, url.password()?))) {
+        if let Some((name, password)) =
+            addresses.iter().find_map(|url| Some((url.username()?, url.password()?)))
+        {
             let word = |text: &str| unescaped_by(b'%', text).unwrap_or_else(|| text.to_owned());
             options = options.user_and_password(word(name), word(password));
         }
@@ -129,28 +142,39 @@ impl NatsSettings {
             options = options.add_client_certificate(certificate.clone(), key.clone());
         }
         let Some(path) = &self.credentials else { return Ok(options) };
-        let unfit = || TransportError::Refused(format!("{} is neither a .creds file nor an NKey seed", path.display()));
+        let unfit = || {
+            TransportError::Refused(format!(
+                "{} is neither a .creds file nor an NKey seed",
+                path.display()
+            ))
+        };
         let text = tokio::fs::read_to_string(path).await.map_err(|error| {
-            TransportError::Refused(format!("cannot read the credentials in {}: {error}", path.display()))
+            TransportError::Refused(format!(
+                "cannot read the credentials in {}: {error}",
+                path.display()
+            ))
         })?;
         if text.contains("BEGIN NATS USER JWT") {
             // The client's error would quote the file.
             return options.credentials(&text).map_err(|_| unfit());
         }
-        let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU")).ok_or_else(unfit)?;
+        let seed =
+            text.lines().map(str::trim).find(|line| line.starts_with("SU")).ok_or_else(unfit)?;
         Ok(options.nkey(seed.to_owned()))
     }
 }
 
 fn readable(path: &Path, what: &str) -> Result<(), TransportError> {
-    let cannot = |error| TransportError::Refused(format!("cannot read {what} {}: {error}", path.display()));
+    let cannot =
+        |error| TransportError::Refused(format!("cannot read {what} {}: {error}", path.display()));
     std::fs::File::open(path).map(drop).map_err(cannot)
 }
 
 /// Returns whether a host is this machine.
 fn is_here(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Returns an address without its user and password, for printing.
@@ -183,11 +207,17 @@ mod tests {
 
     #[test]
     fn network_traffic_is_encrypted() {
-        for fine in ["nats://127.0.0.1:4222", "nats://localhost", "nats://[::1]:4222", "tls://broker.example:4222"] {
+        for fine in [
+            "nats://127.0.0.1:4222",
+            "nats://localhost",
+            "nats://[::1]:4222",
+            "tls://broker.example:4222",
+        ] {
             assert!(NatsSettings::new([fine], "p").addresses().is_ok(), "{fine}");
         }
         assert!(error(&["nats://broker.example"]).contains("tls://"));
-        let plain = NatsSettings { plaintext: true, ..NatsSettings::new(["nats://broker.example"], "p") };
+        let plain =
+            NatsSettings { plaintext: true, ..NatsSettings::new(["nats://broker.example"], "p") };
         assert!(plain.addresses().is_ok());
         assert!(error(&["tls://a", "nats://127.0.0.1"]).contains("one cluster"));
         assert!(error(&["ws://a"]).contains("neither"));
@@ -196,9 +226,12 @@ mod tests {
 
     #[test]
     fn no_password_is_printed() {
-        for url in
-            ["nats://me:secret@broker.example", "http://me:secret@x", "me:secret@", "nats://me:sec ret:secret@@x"]
-        {
+        for url in [
+            "nats://me:secret@broker.example",
+            "http://me:secret@x",
+            "me:secret@",
+            "nats://me:sec ret:secret@@x",
+        ] {
             let error = error(&[url]);
             assert!(!error.contains("secret") && !error.contains("me:"), "{error}");
         }
@@ -210,8 +243,10 @@ mod tests {
         let path = dir.path().join("node.creds");
         for text in ["hunter2", "-----BEGIN NATS USER JWT-----\nhunter2\n"] {
             std::fs::write(&path, text).unwrap();
-            let settings =
-                NatsSettings { credentials: Some(path.clone()), ..NatsSettings::new(["nats://127.0.0.1"], "p") };
+            let settings = NatsSettings {
+                credentials: Some(path.clone()),
+                ..NatsSettings::new(["nats://127.0.0.1"], "p")
+            };
             let error = settings.options(&[]).await.unwrap_err().to_string();
             assert!(error.contains("node.creds") && !error.contains("hunter2"), "{error}");
         }

@@ -18,10 +18,15 @@ use crate::transport::{StreamBounds, TransportError};
 
 impl Connection {
     /// Returns the last message of a subject, as the stream's leader has it.
-    pub(super) async fn last_of(&self, name: &str, subject: &str) -> Result<Option<StreamMessage>, TransportError> {
+    pub(super) async fn last_of(
+        &self,
+        name: &str,
+        subject: &str,
+    ) -> Result<Option<StreamMessage>, TransportError> {
         self.connected()?;
         let begun = Instant::now();
-        let stream = self.js.get_stream_no_info(name).await.map_err(|error| other_error(&error, name))?;
+        let stream =
+            self.js.get_stream_no_info(name).await.map_err(|error| other_error(&error, name))?;
         match stream.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok(Some(message)),
             Err(error) => match error.kind() {
@@ -53,12 +58,18 @@ impl Connection {
     pub(super) async fn info_of(&self, stream: &str) -> Result<StreamInfo, TransportError> {
         for is_again in [false, true] {
             match self
-                .api_request::<StreamInfo>(&format!("STREAM.INFO.{stream}"), &serde_json::json!({}), stream)
+                .api_request::<StreamInfo>(
+                    &format!("STREAM.INFO.{stream}"),
+                    &serde_json::json!({}),
+                    stream,
+                )
                 .await?
             {
                 Ok(info) => return Ok(info),
                 Err(error) => match api_error(&error, stream) {
-                    TransportError::Missing(_) if self.settings.make && !is_again => self.recreate_missing().await?,
+                    TransportError::Missing(_) if self.settings.make && !is_again => {
+                        self.recreate_missing().await?
+                    }
                     error => return Err(error),
                 },
             }
@@ -74,10 +85,17 @@ impl Connection {
         Ok(bounds)
     }
 
-    /// Returns the incarnation in which a message was just stored at `seq`. A sequence number that is not beyond the
-    /// known ones belongs to another stream than the checked one.
-    pub(super) async fn incarnation_at(&self, seq: u64, is_duplicate: bool) -> Result<u64, TransportError> {
-        let (known, newest) = (self.incarnation.load(Ordering::Relaxed), self.newest.fetch_max(seq, Ordering::Relaxed));
+    /// Returns the incarnation in which a message was just stored at `seq`. A sequence number that
+    /// is not beyond the known ones belongs to another stream than the checked one.
+    pub(super) async fn incarnation_at(
+        &self,
+        seq: u64,
+        is_duplicate: bool,
+    ) -> Result<u64, TransportError> {
+        let (known, newest) = (
+            self.incarnation.load(Ordering::Relaxed),
+            self.newest.fetch_max(seq, Ordering::Relaxed),
+        );
         // Concurrent messages are acknowledged in any order.
         if known != 0 && (is_duplicate || seq.saturating_add(4096) > newest) {
             return Ok(known);
@@ -95,11 +113,13 @@ impl Connection {
         provision::create_missing(self).await
     }
 
-    /// Handles a subject without a listener: returns whether its stream is missing, and creates it if this node may do
-    /// so.
+    /// Handles a subject without a listener: returns whether its stream is missing, and creates it
+    /// if this node may do so.
     pub(super) async fn no_listener(&self, stream: &str) -> TransportError {
         match self.bounds_of(stream).await {
-            Ok(_) => TransportError::Away(format!("{stream} did not accept it: it was just created or has no leader")),
+            Ok(_) => TransportError::Away(format!(
+                "{stream} did not accept it: it was just created or has no leader"
+            )),
             Err(error) => error,
         }
     }

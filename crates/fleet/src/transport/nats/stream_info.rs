@@ -38,7 +38,8 @@ impl StreamInfo {
 
     pub(super) fn bounds(&self) -> Result<StreamBounds, TransportError> {
         let time = |text: &str| {
-            parse_rfc3339(text).map_err(|_| TransportError::Invalid(format!("{}: invalid time", self.config.name)))
+            parse_rfc3339(text)
+                .map_err(|_| TransportError::Invalid(format!("{}: invalid time", self.config.name)))
         };
         let created = time(&self.created)?.unix_timestamp_nanos();
         let is_empty = self.state.messages == 0;

@@ -1,10 +1,11 @@
 //! An ordered reader of a stream from a sequence number on.
 //!
-//! JetStream's consumers are read here but not trusted. A consumer may hang after a broker's restart, skip, repeat, or
-//! belong to a stream that was created again.
+//! JetStream's consumers are read here but not trusted. A consumer may hang after a broker's
+//! restart, skip, repeat, or belong to a stream that was created again.
 //!
-//! Invariants: sequence numbers of delivered messages increase. A message is delivered with the incarnation that it
-//! belongs to. After two seconds of silence the reader checks the stream's bounds.
+//! Invariants: sequence numbers of delivered messages increase. A message is delivered with the
+//! incarnation that it belongs to. After two seconds of silence the reader checks the stream's
+//! bounds.
 //!
 //! Must not know: the content of messages.
 
@@ -66,8 +67,8 @@ pub(super) struct StreamReader<'l> {
 }
 
 impl<'l> StreamReader<'l> {
-    /// Reads everything from `next` on if the stream has this incarnation (0: any); from its first message on if it has
-    /// another.
+    /// Reads everything from `next` on if the stream has this incarnation (0: any); from its first
+    /// message on if it has another.
     pub(super) fn from(
         connection: &'l Connection,
         stream: String,
@@ -100,7 +101,16 @@ impl<'l> StreamReader<'l> {
 
     /// Reads the newest message of each subject, and then everything.
     pub(super) fn newest(connection: &'l Connection, stream: String, filter: String) -> Self {
-        Self { connection, stream, filter, newest_only: true, incarnation: None, next: 1, messages: None, delivered: 0 }
+        Self {
+            connection,
+            stream,
+            filter,
+            newest_only: true,
+            incarnation: None,
+            next: 1,
+            messages: None,
+            delivered: 0,
+        }
     }
 
     /// Returns the next event. It may be called again after an error.
@@ -132,8 +142,8 @@ impl<'l> StreamReader<'l> {
         }
     }
 
-    /// Creates a consumer. Returns the bounds if the stream was created again, and the number of messages for the
-    /// consumer.
+    /// Creates a consumer. Returns the bounds if the stream was created again, and the number of
+    /// messages for the consumer.
     pub(super) async fn open(&mut self) -> Result<(Option<StreamBounds>, u64), TransportError> {
         self.messages = None;
         let bounds = self.connection.bounds_of(&self.stream).await?;
@@ -164,15 +174,22 @@ impl<'l> StreamReader<'l> {
         let creating = self.connection.js.create_consumer_on_stream(config, self.stream.as_str());
         let consumer = timeout(self.connection.settings.timeout, creating)
             .await
-            .map_err(|_| TransportError::Away(format!("{}: creating a consumer timed out", self.stream)))?
+            .map_err(|_| {
+                TransportError::Away(format!("{}: creating a consumer timed out", self.stream))
+            })?
             .map_err(|error| fail(&error))?;
         // The consumer belongs to the checked stream only if that one still exists.
         if self.connection.bounds_of(&self.stream).await?.incarnation != bounds.incarnation {
             return Err(TransportError::Away(format!("{} is being recreated", self.stream)));
         }
         let pending = consumer.cached_info().num_pending;
-        let messages = consumer.stream().max_messages_per_batch(MESSAGES).max_bytes_per_batch(BYTES);
-        let messages = messages.heartbeat(Duration::from_secs(5)).expires(Duration::from_secs(30)).messages().await;
+        let messages =
+            consumer.stream().max_messages_per_batch(MESSAGES).max_bytes_per_batch(BYTES);
+        let messages = messages
+            .heartbeat(Duration::from_secs(5))
+            .expires(Duration::from_secs(30))
+            .messages()
+            .await;
         (self.messages, self.delivered) = (Some(messages.map_err(|error| fail(&error))?), 0);
         Ok((None, pending))
     }
@@ -200,7 +217,8 @@ impl<'l> StreamReader<'l> {
             seq: info.stream_sequence,
             at: timestamp(info.published),
             pending: info.pending,
-            is_deletion: marker.is_some() || operation.is_some_and(|what| matches!(what.as_str(), "DEL" | "PURGE")),
+            is_deletion: marker.is_some()
+                || operation.is_some_and(|what| matches!(what.as_str(), "DEL" | "PURGE")),
             body: message.payload.clone(),
         })
     }

@@ -1,7 +1,8 @@
-//! Work queues as JetStream streams with work-queue retention: a subject and a pull consumer per site.
+//! Work queues as JetStream streams with work-queue retention: a subject and a pull consumer per
+//! site.
 //!
-//! Invariants: a link is removed by its acknowledgement only. A consumer never delivers a link twice by itself within
-//! the life of a lease: who takes a site over starts its consumer over.
+//! Invariants: a link is removed by its acknowledgement only. A consumer never delivers a link
+//! twice by itself within the life of a lease: who takes a site over starts its consumer over.
 //!
 //! Must not know: who may take a site, and what a link is.
 
@@ -25,11 +26,12 @@ use crate::transport::nats::connection::Connection;
 use crate::transport::nats::provision;
 use crate::transport::nats::stream_info;
 use crate::transport::{
-    QueueContent, QueueSites, QueueStatistics, QueuedMessage, TransportError, WorkQueues, check_queue_name,
+    QueueContent, QueueSites, QueueStatistics, QueuedMessage, TransportError, WorkQueues,
+    check_queue_name,
 };
 
-/// The time after which the broker delivers a link again by itself. It is longer than any pause of a host: when a node
-/// dies, its lease ends long before.
+/// The time after which the broker delivers a link again by itself. It is longer than any pause of
+/// a host: when a node dies, its lease ends long before.
 const ACK_WAIT: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 /// The maximum number of links of a site that are delivered and not acknowledged.
 const MAX_ACK_PENDING: usize = 10_000;
@@ -118,19 +120,34 @@ struct Delivered {
 }
 
 impl Connection {
-    async fn queue_state(&self, queue: &str, filter: Option<String>) -> Result<ContentState, TransportError> {
+    async fn queue_state(
+        &self,
+        queue: &str,
+        filter: Option<String>,
+    ) -> Result<ContentState, TransportError> {
         Ok(self.queue_info(queue, filter).await?.state)
     }
 
-    async fn queue_info(&self, queue: &str, filter: Option<String>) -> Result<ContentResponse, TransportError> {
+    async fn queue_info(
+        &self,
+        queue: &str,
+        filter: Option<String>,
+    ) -> Result<ContentResponse, TransportError> {
         check_queue_name(queue)?;
-        let question = filter.map_or_else(|| json!({}), |filter| json!({ "subjects_filter": filter }));
+        let question =
+            filter.map_or_else(|| json!({}), |filter| json!({ "subjects_filter": filter }));
         self.ask_queue(queue, &question).await
     }
 
-    async fn ask_queue(&self, queue: &str, question: &Value) -> Result<ContentResponse, TransportError> {
+    async fn ask_queue(
+        &self,
+        queue: &str,
+        question: &Value,
+    ) -> Result<ContentResponse, TransportError> {
         let stream = self.names.queue_stream(queue);
-        let answer = self.api_request::<ContentResponse>(&format!("STREAM.INFO.{stream}"), question, &stream).await?;
+        let answer = self
+            .api_request::<ContentResponse>(&format!("STREAM.INFO.{stream}"), question, &stream)
+            .await?;
         answer.map_err(|error| queue_error(&error, queue, &stream))
     }
 
@@ -142,8 +159,11 @@ impl Connection {
         };
         let (mut found, mut seen) = (QueueSites::default(), 0);
         loop {
-            let part = self.ask_queue(queue, &json!({ "subjects_filter": filter, "offset": seen })).await?;
-            let is_last = part.state.subjects.is_empty() || seen + part.state.subjects.len() >= part.total;
+            let part = self
+                .ask_queue(queue, &json!({ "subjects_filter": filter, "offset": seen }))
+                .await?;
+            let is_last =
+                part.state.subjects.is_empty() || seen + part.state.subjects.len() >= part.total;
             seen += part.state.subjects.len();
             for (subject, links) in part.state.subjects {
                 match self.names.site_of_subject(queue, &subject) {
@@ -157,10 +177,12 @@ impl Connection {
         }
     }
 
-    /// Compares the links of a site in the stream with those that its consumer still has to deliver, or to see
-    /// acknowledged: what is acknowledged leaves the consumer first. A broker that lags may deliver it again, too.
+    /// Compares the links of a site in the stream with those that its consumer still has to
+    /// deliver, or to see acknowledged: what is acknowledged leaves the consumer first. A broker
+    /// that lags may deliver it again, too.
     async fn is_settled(&self, queue: &str, site: &str) -> Result<bool, TransportError> {
-        // The consumer first: a link that comes in between looks like one that is not removed, never the other way round.
+        // The consumer first: a link that comes in between looks like one that is not removed,
+        // never the other way round.
         let consumer = self.consumer::<ConsumerResponse>("INFO", queue, site).await?;
         let left = consumer.map_or(0, |consumer| consumer.num_pending + consumer.num_ack_pending);
         let info = self.queue_info(queue, Some(self.names.queue_site(queue, site))).await?;
@@ -191,7 +213,13 @@ impl Connection {
         }
     }
 
-    async fn enqueue(&self, queue: &str, site: &str, id: &str, body: Bytes) -> Result<bool, TransportError> {
+    async fn enqueue(
+        &self,
+        queue: &str,
+        site: &str,
+        id: &str,
+        body: Bytes,
+    ) -> Result<bool, TransportError> {
         let stream = self.names.queue_stream(queue);
         let mut headers = HeaderMap::new();
         headers.insert(NATS_MESSAGE_ID, id);
@@ -202,7 +230,9 @@ impl Connection {
                 Ok(_) => Err(TransportError::Away(format!("{stream} did not accept a link"))),
                 Err(error) => Err(error),
             },
-            Err(StoreError::WrongRevision) => Err(TransportError::Invalid("an unexpected revision check".to_owned())),
+            Err(StoreError::WrongRevision) => {
+                Err(TransportError::Invalid("an unexpected revision check".to_owned()))
+            }
             Err(StoreError::Failed(error)) => Err(error),
         }
     }
@@ -222,15 +252,25 @@ impl Connection {
         made.map(drop).map_err(|error| queue_error(&error, queue, &stream))
     }
 
-    async fn pull(&self, queue: &str, site: &str, max: usize) -> Result<Vec<QueuedMessage>, TransportError> {
+    async fn pull(
+        &self,
+        queue: &str,
+        site: &str,
+        max: usize,
+    ) -> Result<Vec<QueuedMessage>, TransportError> {
         self.connected()?;
         let (stream, consumer) = (self.names.queue_stream(queue), Names::queue_consumer(site));
-        let (subject, begun) = (format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"), Instant::now());
+        let (subject, begun) =
+            (format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"), Instant::now());
         let away = |error: &(dyn std::error::Error + 'static)| other_error(error, &stream);
         let inbox = self.client.new_inbox();
-        let mut replies = self.client.subscribe(inbox.clone()).await.map_err(|error| away(&error))?;
+        let mut replies =
+            self.client.subscribe(inbox.clone()).await.map_err(|error| away(&error))?;
         let question = json!({ "batch": max, "no_wait": true }).to_string();
-        self.client.publish_with_reply(subject.clone(), inbox, question.into()).await.map_err(|error| away(&error))?;
+        self.client
+            .publish_with_reply(subject.clone(), inbox, question.into())
+            .await
+            .map_err(|error| away(&error))?;
         let mut links = Vec::new();
         let reading = async {
             while links.len() < max
@@ -243,9 +283,13 @@ impl Connection {
                     Some(StatusCode::NO_RESPONDERS) => {
                         return Err(TransportError::NoQueue(queue.to_owned()));
                     }
-                    Some(status) => return Err(TransportError::Away(format!("{stream}: status {status}"))),
+                    Some(status) => {
+                        return Err(TransportError::Away(format!("{stream}: status {status}")));
+                    }
                 }
-                let Some(receipt) = message.reply.as_ref().map(ToString::to_string) else { continue };
+                let Some(receipt) = message.reply.as_ref().map(ToString::to_string) else {
+                    continue;
+                };
                 let body = message.payload.clone();
                 let message = async_nats::jetstream::Message { message, context: self.js.clone() };
                 let Ok(seq) = message.info().map(|info| info.stream_sequence) else { continue };
@@ -270,18 +314,23 @@ impl Connection {
             0 => None,
             _ => parse_rfc3339(&state.first_ts).ok().map(stream_info::timestamp),
         };
-        let mut found = QueueStatistics { links: state.messages, oldest_at, open_sites: Vec::new() };
+        let mut found =
+            QueueStatistics { links: state.messages, oldest_at, open_sites: Vec::new() };
         let (stream, mut seen) = (self.names.queue_stream(queue), 0);
         loop {
             let subject = format!("CONSUMER.LIST.{stream}");
-            let part = self.api_request::<ConsumersResponse>(&subject, &json!({ "offset": seen }), &stream).await?;
+            let part = self
+                .api_request::<ConsumersResponse>(&subject, &json!({ "offset": seen }), &stream)
+                .await?;
             let part = part.map_err(|error| queue_error(&error, queue, &stream))?;
             let consumers = part.consumers.unwrap_or_default();
             seen += consumers.len();
             let is_last = consumers.is_empty() || seen >= part.total;
             for consumer in consumers {
                 // Consumers of other programs read no site.
-                if let Some(site) = self.names.site_of_subject(queue, &consumer.config.filter_subject) {
+                if let Some(site) =
+                    self.names.site_of_subject(queue, &consumer.config.filter_subject)
+                {
                     found.open_sites.push((site, consumer.num_ack_pending));
                 }
             }
@@ -294,21 +343,29 @@ impl Connection {
     async fn purge_queue(&self, queue: &str) -> Result<u64, TransportError> {
         check_queue_name(queue)?;
         let stream = self.names.queue_stream(queue);
-        let answer = self.api_request::<PurgeResponse>(&format!("STREAM.PURGE.{stream}"), &json!({}), &stream).await?;
+        let answer = self
+            .api_request::<PurgeResponse>(&format!("STREAM.PURGE.{stream}"), &json!({}), &stream)
+            .await?;
         answer.map(|answer| answer.purged).map_err(|error| queue_error(&error, queue, &stream))
     }
 
-    async fn acknowledge(&self, queue: &str, message: &QueuedMessage) -> Result<(), TransportError> {
+    async fn acknowledge(
+        &self,
+        queue: &str,
+        message: &QueuedMessage,
+    ) -> Result<(), TransportError> {
         self.connected()?;
         let (stream, begun) = (self.names.queue_stream(queue), Instant::now());
         let request = Request::new().payload("+ACK".into()).timeout(Some(self.settings.timeout));
         let asked = self.client.send_request(message.receipt.clone(), request);
         match tokio::time::timeout(self.settings.timeout * 2, asked).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => {
-                Err(self.forbidden(begun, &message.receipt).unwrap_or_else(|| request_error(&error, &stream)))
+            Ok(Err(error)) => Err(self
+                .forbidden(begun, &message.receipt)
+                .unwrap_or_else(|| request_error(&error, &stream))),
+            Err(_) => {
+                Err(TransportError::Away(format!("{stream}: an acknowledgement cannot be sent")))
             }
-            Err(_) => Err(TransportError::Away(format!("{stream}: an acknowledgement cannot be sent"))),
         }
     }
 }
@@ -343,25 +400,40 @@ impl WorkQueues for Nats {
         Box::pin(self.connection.enqueue(queue, site, id, body))
     }
 
-    fn content<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueContent, TransportError>> {
+    fn content<'a>(
+        &'a self,
+        queue: &'a str,
+    ) -> BoxFuture<'a, Result<QueueContent, TransportError>> {
         Box::pin(async move {
             let state = self.connection.queue_state(queue, None).await?;
             Ok(QueueContent { links: state.messages, sites: state.num_subjects })
         })
     }
 
-    fn sites<'a>(&'a self, queue: &'a str, shard: Option<u8>) -> BoxFuture<'a, Result<QueueSites, TransportError>> {
+    fn sites<'a>(
+        &'a self,
+        queue: &'a str,
+        shard: Option<u8>,
+    ) -> BoxFuture<'a, Result<QueueSites, TransportError>> {
         Box::pin(self.connection.sites(queue, shard))
     }
 
-    fn delivered<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<u64, TransportError>> {
+    fn delivered<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<u64, TransportError>> {
         Box::pin(async move {
             let known = self.connection.consumer::<ConsumerResponse>("INFO", queue, site).await?;
             Ok(known.map_or(0, |consumer| consumer.delivered.stream_seq))
         })
     }
 
-    fn open<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
+    fn open<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<(), TransportError>> {
         Box::pin(self.connection.open(queue, site))
     }
 
@@ -382,15 +454,28 @@ impl WorkQueues for Nats {
         Box::pin(self.connection.acknowledge(queue, message))
     }
 
-    fn is_settled<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<bool, TransportError>> {
+    fn is_settled<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<bool, TransportError>> {
         Box::pin(self.connection.is_settled(queue, site))
     }
 
-    fn close<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
-        Box::pin(async move { self.connection.consumer::<Value>("DELETE", queue, site).await.map(drop) })
+    fn close<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+    ) -> BoxFuture<'a, Result<(), TransportError>> {
+        Box::pin(
+            async move { self.connection.consumer::<Value>("DELETE", queue, site).await.map(drop) },
+        )
     }
 
-    fn statistics<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueStatistics, TransportError>> {
+    fn statistics<'a>(
+        &'a self,
+        queue: &'a str,
+    ) -> BoxFuture<'a, Result<QueueStatistics, TransportError>> {
         Box::pin(self.connection.queue_statistics(queue))
     }
 

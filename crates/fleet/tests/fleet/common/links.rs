@@ -18,7 +18,8 @@ use url::Url;
 use super::flush;
 use super::visits::goes;
 
-/// The first pause of a blocked link. It ends before a clock is too far ahead of the broker's to be accepted.
+/// The first pause of a blocked link. It ends before a clock is too far ahead of the broker's to be
+/// accepted.
 const FIRST: Duration = Duration::from_secs(60);
 
 /// A whole node, whose visits write link states to its log.
@@ -29,11 +30,21 @@ pub(crate) struct CrawlingNode {
 }
 
 impl CrawlingNode {
-    pub(crate) async fn start(dir: &Path, transport: Arc<dyn Transport>, clock: &Arc<Clock>, options: Options) -> Self {
-        let (journal, _) = Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
+    pub(crate) async fn start(
+        dir: &Path,
+        transport: Arc<dyn Transport>,
+        clock: &Arc<Clock>,
+        options: Options,
+    ) -> Self {
+        let (journal, _) =
+            Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
         let journal = Arc::new(journal);
         let backoff = BackoffSettings { blocked_base: FIRST, ..BackoffSettings::default() };
-        let builder = Selector::builder().without_pace().clock(Arc::clone(clock)).around(clock.now()).backoff(backoff);
+        let builder = Selector::builder()
+            .without_pace()
+            .clock(Arc::clone(clock))
+            .around(clock.now())
+            .backoff(backoff);
         let selector = Arc::new(builder.sink(Arc::clone(&journal)).build().unwrap());
         journal::load(dir, &selector, clock.now()).unwrap();
         let (own, learner) = (Arc::clone(&journal), Arc::clone(&selector));
@@ -41,8 +52,8 @@ impl CrawlingNode {
         Self { selector, journal, fleet }
     }
 
-    /// Visits a link and gets this outcome from every fetcher that is tried. Returns the end of the pause; none if the
-    /// link is not fetched at all.
+    /// Visits a link and gets this outcome from every fetcher that is tried. Returns the end of the
+    /// pause; none if the link is not fetched at all.
     pub(crate) async fn ask(&self, link: &str, outcome: Outcome) -> Option<Timestamp> {
         let mut visit = Visit::new(Arc::clone(&self.selector), Url::parse(link).unwrap()).unwrap();
         let mut asked = false;
@@ -52,7 +63,9 @@ impl CrawlingNode {
                     asked = true;
                     visit.report(fetch, outcome.clone());
                 }
-                Err(VisitOutcome::Paused { until, whom: WaitScope::Link }) if !asked => return Some(until),
+                Err(VisitOutcome::Paused { until, whom: WaitScope::Link }) if !asked => {
+                    return Some(until);
+                }
                 Err(end) => {
                     assert!(asked, "{link}: {end:?}");
                     return None;
@@ -87,8 +100,8 @@ pub(crate) async fn heard(reader: &CrawlingNode, of: &CrawlingNode) {
     .await;
 }
 
-/// A link that fails at `a` is fetched at neither node until its pause is over, and at both again then. It does not
-/// affect `elsewhere`, which is in another egress group.
+/// A link that fails at `a` is fetched at neither node until its pause is over, and at both again
+/// then. It does not affect `elsewhere`, which is in another egress group.
 pub(crate) async fn fails_here_and_waits_there(
     a: &CrawlingNode,
     b: &CrawlingNode,

@@ -1,5 +1,10 @@
-//! Nodes over the in-process broker, synthetic attempts, and the naive fold that every result is compared with.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of it; an error fails the test")]
+//! Nodes over the in-process broker, synthetic attempts, and the naive fold that every result is
+//! compared with.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test uses a part of it; an error fails the test"
+)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,8 +54,11 @@ impl TestRng {
 pub(crate) fn attempt(rng: &mut TestRng, sites: u64, ms: i64) -> Attempt {
     let site = rng.below(sites).min(rng.below(sites));
     let host = ["", "www.", "shop."][rng.below(3) as usize];
-    let path = ["", "a", "news/2026/x", "static/p.png", "d/report.pdf", "api/v1"][rng.below(6) as usize];
-    let url = url::Url::parse(&format!("https://{host}site{site}.example/{path}?p={}", rng.below(50))).unwrap();
+    let path =
+        ["", "a", "news/2026/x", "static/p.png", "d/report.pdf", "api/v1"][rng.below(6) as usize];
+    let url =
+        url::Url::parse(&format!("https://{host}site{site}.example/{path}?p={}", rng.below(50)))
+            .unwrap();
     let fetcher = ["direct_access", "playwright", "wayback"][rng.below(3) as usize];
     let at = Timestamp::from_millis(NOW.as_millis() + ms);
     let mut attempt = Attempt::new(&url, fetcher, at).unwrap();
@@ -70,8 +78,11 @@ pub(crate) fn attempt(rng: &mut TestRng, sites: u64, ms: i64) -> Attempt {
 
 /// Calls `f` with an attempt in the form that other nodes learn from.
 pub(crate) fn with_fact(attempt: &Attempt, like: &Selector, f: impl FnOnce(&RemoteAttempt<'_>)) {
-    let heuristics: Vec<(&str, &str)> =
-        attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+    let heuristics: Vec<(&str, &str)> = attempt
+        .heuristics
+        .iter()
+        .map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value))
+        .collect();
     f(&RemoteAttempt {
         at: attempt.attempted_at,
         fetcher: &attempt.fetcher,
@@ -85,7 +96,8 @@ pub(crate) fn with_fact(attempt: &Attempt, like: &Selector, f: impl FnOnce(&Remo
     });
 }
 
-/// All intervals a hundred times shorter than the defaults, by a paused clock. A real broker needs longer ones.
+/// All intervals a hundred times shorter than the defaults, by a paused clock. A real broker needs
+/// longer ones.
 pub(crate) fn quick() -> Timing {
     let mut timing = Timing::default();
     timing.batch = Duration::from_millis(15);
@@ -142,17 +154,26 @@ pub(crate) struct Running {
 impl Node {
     pub(crate) fn new(dir: PathBuf, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>) -> Self {
         std::fs::create_dir_all(&dir).unwrap();
-        Self { dir, broker: Arc::clone(broker), clock: Arc::clone(clock), max_keys: None, running: None }
+        Self {
+            dir,
+            broker: Arc::clone(broker),
+            clock: Arc::clone(clock),
+            max_keys: None,
+            running: None,
+        }
     }
 
     pub(crate) async fn start(&mut self, options: Options) -> Result<(), FleetError> {
-        let (journal, _) = Journal::open(&self.dir, JournalOptions::default().durability(Durability::Os)).unwrap();
-        let builder = Selector::builder().around(NOW).clock(Arc::clone(&self.clock)).max_keys(self.max_keys);
+        let (journal, _) =
+            Journal::open(&self.dir, JournalOptions::default().durability(Durability::Os)).unwrap();
+        let builder =
+            Selector::builder().around(NOW).clock(Arc::clone(&self.clock)).max_keys(self.max_keys);
         let selector = Arc::new(builder.build().unwrap());
         journal::load(&self.dir, &selector, NOW).unwrap();
         let journal = Arc::new(journal);
         let hands: Arc<InProcessNode> = Arc::new(self.broker.node(self.name()));
-        let fleet = Fleet::join(Arc::clone(&journal), Arc::clone(&selector), hands, options).await?;
+        let fleet =
+            Fleet::join(Arc::clone(&journal), Arc::clone(&selector), hands, options).await?;
         self.running = Some(Running { selector, journal, fleet });
         Ok(())
     }
@@ -197,7 +218,11 @@ impl Node {
 }
 
 /// Folds all attempts of these logs one by one; `counts` selects them.
-pub(crate) fn naive(dirs: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Path, &Attempt) -> bool) -> EvidenceSnapshot {
+pub(crate) fn naive(
+    dirs: &[&Path],
+    clock: &Arc<Clock>,
+    counts: impl Fn(&Path, &Attempt) -> bool,
+) -> EvidenceSnapshot {
     let oracle = selector(clock);
     for dir in dirs {
         journal::replay(dir, |_, entry| {
@@ -227,12 +252,16 @@ pub(crate) async fn settle(nodes: &[Node]) {
     for _ in 0..PATIENCE.as_millis() / SETTLE_CHECK.as_millis() {
         tokio::time::sleep(SETTLE_CHECK).await;
         let all = statuses(nodes);
-        let tops: Vec<(String, u64)> = all.iter().map(|status| (status.node.clone(), status.published)).collect();
+        let tops: Vec<(String, u64)> =
+            all.iter().map(|status| (status.node.clone(), status.published)).collect();
         let knows = |status: &FleetStatus| {
             tops.iter().all(|(node_id, top)| {
                 *node_id == status.node
                     || *top == 0
-                    || status.peers.iter().any(|p| p.node == *node_id && (p.position >= *top || p.excluded))
+                    || status
+                        .peers
+                        .iter()
+                        .any(|p| p.node == *node_id && (p.position >= *top || p.excluded))
             })
         };
         let is_calm = all.iter().all(|status| status.converged && knows(status));
@@ -251,6 +280,11 @@ fn statuses(nodes: &[Node]) -> Vec<FleetStatus> {
 /// Asserts that two evidences are equal to 1e-9.
 pub(crate) fn assert_same(what: &str, found: &EvidenceSnapshot, expected: &EvidenceSnapshot) {
     let (far, key) = found.distance(expected);
-    assert!(far <= 1e-9, "{what}: {far} apart at {key:x} ({} keys, expected {})", found.keys(), expected.keys());
+    assert!(
+        far <= 1e-9,
+        "{what}: {far} apart at {key:x} ({} keys, expected {})",
+        found.keys(),
+        expected.keys()
+    );
     assert!(expected.weight() > 0.0, "{what}: there is nothing to compare");
 }

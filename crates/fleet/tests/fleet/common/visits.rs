@@ -35,7 +35,8 @@ impl Heartbeats {
     pub(crate) fn start(transport: Arc<dyn Transport>, own: NodeId, heartbeat: Heartbeat) -> Self {
         Self(tokio::spawn(async move {
             loop {
-                let _ = transport.cells().put(Table::Nodes, &own.to_string(), heartbeat.encode()).await;
+                let _ =
+                    transport.cells().put(Table::Nodes, &own.to_string(), heartbeat.encode()).await;
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }))
@@ -48,7 +49,12 @@ impl Drop for Heartbeats {
     }
 }
 
-pub(crate) fn sharer(transport: Arc<dyn Transport>, own: NodeId, clock: &Arc<Clock>, egress: &str) -> Sharer {
+pub(crate) fn sharer(
+    transport: Arc<dyn Transport>,
+    own: NodeId,
+    clock: &Arc<Clock>,
+    egress: &str,
+) -> Sharer {
     let backoff = BackoffSettings { blocked_base: PAUSE, ..BackoffSettings::default() };
     let selector = Selector::builder()
         .without_pace()
@@ -82,7 +88,9 @@ pub(crate) async fn goes(visit: &mut Own) -> Result<Fetch<Arc<Selector>>, VisitO
         match visit.next() {
             Step::Fetch(fetch) => return Ok(fetch),
             Step::End(end) => return Err(end.how),
-            Step::Wait(mut wait) => drop(tokio::time::timeout(Duration::from_secs(1), wait.notified()).await),
+            Step::Wait(mut wait) => {
+                drop(tokio::time::timeout(Duration::from_secs(1), wait.notified()).await)
+            }
         }
     }
 }

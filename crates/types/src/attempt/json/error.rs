@@ -35,7 +35,9 @@ pub enum ImportError {
     #[error("`final_url`: {0}")]
     FinalUrl(#[source] UrlError),
     /// Two fields exclude each other.
-    #[error("`success` is true although `{field}` is {got}: an attempt either delivered content or failed")]
+    #[error(
+        "`success` is true although `{field}` is {got}: an attempt either delivered content or failed"
+    )]
     Contradiction {
         /// The other field.
         field: &'static str,

@@ -1,5 +1,5 @@
-//! The fields of an attempt's line and their valid values. `serde` reads a line, `serde_path_to_error` says where it is
-//! invalid, and `serde_ignored` which fields are unknown.
+//! The fields of an attempt's line and their valid values. `serde` reads a line,
+//! `serde_path_to_error` says where it is invalid, and `serde_ignored` which fields are unknown.
 //!
 //! Invariants: the memory kept of a line, and the messages about it, are bounded.
 //!
@@ -93,18 +93,24 @@ impl Fields {
     pub(super) fn read(line: &str) -> Result<(Self, Vec<String>), ImportError> {
         // A list would be read as the fields in their order.
         if !line.trim_start().starts_with('{') {
-            return Err(ImportError::Json { reason: "missing { at the start".to_owned(), column: 1 });
+            return Err(ImportError::Json {
+                reason: "missing { at the start".to_owned(),
+                column: 1,
+            });
         }
         let mut unknown: Vec<String> = Vec::new();
         let mut note = |path: serde_ignored::Path<'_>| {
             let name = shorten(&field_of(&path));
-            // A line full of unknown names must not cost more than its length; this number is enough for a warning.
+            // A line full of unknown names must not cost more than its length; this number is
+            // enough for a warning.
             if unknown.len() < MAX_ITEMS && !unknown.contains(&name) {
                 unknown.push(name);
             }
         };
         let mut json = serde_json::Deserializer::from_str(line);
-        let read = serde_path_to_error::deserialize(serde_ignored::Deserializer::new(&mut json, &mut note));
+        let read = serde_path_to_error::deserialize(serde_ignored::Deserializer::new(
+            &mut json, &mut note,
+        ));
         let fields: Self = read.map_err(wrong)?;
         json.end().map_err(|error| not_an_object(&error))?;
         Ok((fields, unknown))
@@ -119,7 +125,9 @@ fn field_of(path: &serde_ignored::Path<'_>) -> String {
         Path::Seq { parent, .. } => field_of(parent) + "[]",
         Path::Map { parent: Path::Root, key } => key.clone(),
         Path::Map { parent, key } => format!("{}.{key}", field_of(parent)),
-        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => field_of(parent),
+        Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => field_of(parent),
     }
 }
 
@@ -131,7 +139,10 @@ fn wrong(error: serde_path_to_error::Error<serde_json::Error>) -> ImportError {
         return not_an_object(&error);
     }
     let text = message(&error);
-    let reason = match text.strip_prefix("invalid type: ").and_then(|text| text.rsplit_once(", expected ")) {
+    let reason = match text
+        .strip_prefix("invalid type: ")
+        .and_then(|text| text.rsplit_once(", expected "))
+    {
         Some((got, "f64")) => format!("must be a number, got {}", shorten(got)),
         Some((got, expected)) => format!("must be {expected}, got {}", shorten(got)),
         None => text,
@@ -143,8 +154,8 @@ fn not_an_object(error: &serde_json::Error) -> ImportError {
     ImportError::Json { reason: message(error), column: error.column() }
 }
 
-/// Returns the parser's message. Its line number is that within its text, a single line of a file: only the column is
-/// useful.
+/// Returns the parser's message. Its line number is that within its text, a single line of a file:
+/// only the column is useful.
 fn message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason).to_owned()
@@ -179,7 +190,9 @@ fn check_text<const MAX: usize>(text: String) -> Result<String, String> {
 /// Reads short text without control characters; empty text counts as absent.
 fn name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let name = checked(from, |text| match check_text::<MAX_NAME_BYTES>(text)? {
-        text if text.chars().any(char::is_control) => Err(must("a name without control characters", text)),
+        text if text.chars().any(char::is_control) => {
+            Err(must("a name without control characters", text))
+        }
         text => Ok(text),
     });
     name.map(|name| name.filter(|name| !name.is_empty()))
@@ -193,13 +206,15 @@ fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Uuid>, D::Error> {
 }
 
 fn hint<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Hint>, D::Error> {
-    let hint =
-        name(from)?.map(|name| Hint::from_name(&name).ok_or_else(|| must("blocked, empty, timeout or unknown", name)));
+    let hint = name(from)?.map(|name| {
+        Hint::from_name(&name).ok_or_else(|| must("blocked, empty, timeout or unknown", name))
+    });
     hint.transpose().map_err(D::Error::custom)
 }
 
 fn arm<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arm>, D::Error> {
-    let arm = name(from)?.map(|name| Arm::from_name(&name).ok_or_else(|| must("learning or legacy", name)));
+    let arm = name(from)?
+        .map(|name| Arm::from_name(&name).ok_or_else(|| must("learning or legacy", name)));
     arm.transpose().map_err(D::Error::custom)
 }
 
@@ -259,11 +274,14 @@ fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<At>, D::Error> {
     })
 }
 
-/// Reads response headers as an object or as a list of pairs, and keeps those that may be stored. HTTP libraries often
-/// give a list of values for a name.
+/// Reads response headers as an object or as a list of pairs, and keeps those that may be stored.
+/// HTTP libraries often give a list of values for a name.
 fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Header>>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "must be an object of names and values, or a list of [name, value] pairs")]
+    #[serde(
+        untagged,
+        expecting = "must be an object of names and values, or a list of [name, value] pairs"
+    )]
     enum Headers {
         Object(BTreeMap<String, Values>),
         Pairs(Vec<(String, Values)>),

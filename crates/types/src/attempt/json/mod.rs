@@ -1,10 +1,10 @@
 //! An attempt as one JSON object on one line: the format of `export` and `import`.
 //!
-//! Owns: the field names, the defaults of absent fields, and the checks of a line; `fields` owns the valid values of
-//! each field.
+//! Owns: the field names, the defaults of absent fields, and the checks of a line; `fields` owns
+//! the valid values of each field.
 //!
-//! Invariants: an accepted line does not contradict itself. The same line makes the same attempt, id included, whenever
-//! it is read.
+//! Invariants: an accepted line does not contradict itself. The same line makes the same attempt,
+//! id included, whenever it is read.
 //!
 //! Must not know: where lines come from, and where attempts go.
 //!
@@ -22,8 +22,8 @@
 //! | `try_no` | 1 |
 //! | all others | none |
 //!
-//! A success with an `error_type` or with `is_banned` is refused, and so is an `is_banned` that contradicts the
-//! `error_type`: evidence would learn something wrong.
+//! A success with an `error_type` or with `is_banned` is refused, and so is an `is_banned` that
+//! contradicts the `error_type`: evidence would learn something wrong.
 
 use std::borrow::Cow;
 
@@ -67,7 +67,8 @@ pub struct Notes {
     pub looks_like_seconds: bool,
 }
 
-/// Writes `attempt` as one line, without the line break. It has all fields; those without a value are `null`.
+/// Writes `attempt` as one line, without the line break. It has all fields; those without a value
+/// are `null`.
 ///
 /// ```
 /// use fetchwise_types::attempt::{Attempt, json};
@@ -80,7 +81,8 @@ pub struct Notes {
 /// assert_eq!((same, notes), (attempt, json::Notes::default()));
 /// ```
 pub fn to_json_line(attempt: &Attempt) -> String {
-    // Writing strings and numbers to memory cannot fail: there is no I/O, and all map keys are strings.
+    // Writing strings and numbers to memory cannot fail: there is no I/O, and all map keys are
+    // strings.
     serde_json::to_string(&AttemptJson(attempt)).unwrap_or_default()
 }
 
@@ -115,8 +117,8 @@ impl Serialize for AttemptJson<'_> {
     }
 }
 
-/// An attempt as its id is computed from it: without the fields that were added later, unless they have a value. A line
-/// that was written before these fields existed keeps its id.
+/// An attempt as its id is computed from it: without the fields that were added later, unless they
+/// have a value. A line that was written before these fields existed keeps its id.
 struct Content<'a>(&'a Attempt);
 
 impl Serialize for Content<'_> {
@@ -157,7 +159,8 @@ fn write<S: Serializer>(a: &Attempt, serializer: S, is_brief: bool) -> Result<S:
     out.end()
 }
 
-/// Headers as one object. Values of the same name are joined, as HTTP allows for every header stored here.
+/// Headers as one object. Values of the same name are joined, as HTTP allows for every header
+/// stored here.
 struct HeadersJson<'a>(&'a [Header]);
 
 impl Serialize for HeadersJson<'_> {
@@ -226,12 +229,16 @@ fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt,
     let fetcher = fields.fetcher.ok_or_else(|| missing("fetcher"))?;
     let success = fields.success.ok_or_else(|| missing("success"))?;
     let At { at, is_number } = fields.attempted_at.ok_or_else(|| missing("attempted_at"))?;
-    notes.looks_like_seconds = is_number && (1_000_000_000..LOOKS_LIKE_SECONDS_BEFORE).contains(&at.as_millis());
+    notes.looks_like_seconds =
+        is_number && (1_000_000_000..LOOKS_LIKE_SECONDS_BEFORE).contains(&at.as_millis());
     let error_type = fields.error_type.map(|name| ErrorType::from_name(&name));
     check_end(success, error_type.as_ref(), fields.is_banned)?;
     let kind = error_type.as_ref().and_then(ErrorType::kind);
     // A link that is a URL loses its user info, as the URL does; any other name is the caller's.
-    let link = fields.link.filter(|link| !link.is_empty()).map(|link| parse_url(&link).map_or(link, String::from));
+    let link = fields
+        .link
+        .filter(|link| !link.is_empty())
+        .map(|link| parse_url(&link).map_or(link, String::from));
     let mut attempt = Attempt {
         id: Uuid::nil(),
         link: link.unwrap_or_else(|| identity(&url).to_owned()),
@@ -255,7 +262,8 @@ fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt,
         confidence: fields.confidence,
         arm: fields.arm,
     };
-    // Computed before the fields that depend on the time of reading or on this release's extraction are filled in.
+    // Computed before the fields that depend on the time of reading or on this release's extraction
+    // are filled in.
     notes.id_of_content = fields.id.is_none();
     attempt.id = fields.id.unwrap_or_else(|| content_id(&attempt));
     if attempt.heuristics.is_empty() {
@@ -278,12 +286,19 @@ fn content_id(attempt: &Attempt) -> Uuid {
     Uuid::new_v8(xxh3_128(content.as_bytes()).to_be_bytes())
 }
 
-fn check_end(success: bool, error_type: Option<&ErrorType>, is_banned: Option<bool>) -> Result<(), ImportError> {
+fn check_end(
+    success: bool,
+    error_type: Option<&ErrorType>,
+    is_banned: Option<bool>,
+) -> Result<(), ImportError> {
     match (success, error_type, is_banned) {
-        (true, Some(kind), _) => {
-            Err(ImportError::Contradiction { field: "error_type", got: format!("{:?}", kind.name()) })
+        (true, Some(kind), _) => Err(ImportError::Contradiction {
+            field: "error_type",
+            got: format!("{:?}", kind.name()),
+        }),
+        (true, None, Some(true)) => {
+            Err(ImportError::Contradiction { field: "is_banned", got: "true".to_owned() })
         }
-        (true, None, Some(true)) => Err(ImportError::Contradiction { field: "is_banned", got: "true".to_owned() }),
         (false, Some(ErrorType::Known(kind)), Some(banned)) if banned != kind.is_banned() => {
             Err(ImportError::Ban { is_banned: banned, error_type: kind.name() })
         }
@@ -311,11 +326,15 @@ fn rule(name: String) -> Cow<'static, str> {
 fn tags(list: Vec<TagFields>) -> Result<Vec<Tag>, ImportError> {
     let invalid = |field, reason| ImportError::Invalid { field, reason };
     if list.len() > MAX_ITEMS {
-        return Err(invalid("heuristics".to_owned(), format!("must be a list of {MAX_ITEMS} at most")));
+        return Err(invalid(
+            "heuristics".to_owned(),
+            format!("must be a list of {MAX_ITEMS} at most"),
+        ));
     }
     let mut tags: Vec<Tag> = Vec::with_capacity(list.len());
     for (index, item) in list.into_iter().enumerate() {
-        let missing = |part: &str| invalid(format!("heuristics[{index}].{part}"), "must be text".to_owned());
+        let missing =
+            |part: &str| invalid(format!("heuristics[{index}].{part}"), "must be text".to_owned());
         let kind = item.r#type.filter(|kind| !kind.is_empty()).ok_or_else(|| missing("type"))?;
         let heuristic = Heuristic::new(kind, item.value.ok_or_else(|| missing("value"))?);
         if !tags.iter().any(|tag| tag.heuristic == heuristic) {
@@ -350,11 +369,16 @@ mod tests {
     #[test]
     fn absent_fields_get_their_defaults() {
         let a = read_ok(&line(r#","error_type":"timeout""#));
-        assert_eq!((a.link.as_str(), a.weight, a.is_banned, a.try_no), ("https://e.org/a/b.html", 0.5, false, 1));
+        assert_eq!(
+            (a.link.as_str(), a.weight, a.is_banned, a.try_no),
+            ("https://e.org/a/b.html", 0.5, false, 1)
+        );
         assert_eq!(a.heuristic("domain_suffix"), Some("e.org|.html"));
         let a = read_ok(&line(r#","error_type":"blocked_captcha","heuristics":null"#));
         assert!(a.is_banned && a.weight == 1.0 && a.heuristic("domain") == Some("e.org"));
-        let a = read_ok(&line(r#","error_type":"gremlins","heuristics":[{"type":"mine","value":"x"}]"#));
+        let a = read_ok(&line(
+            r#","error_type":"gremlins","heuristics":[{"type":"mine","value":"x"}]"#,
+        ));
         assert_eq!((a.weight, a.heuristics.len(), a.heuristic("domain")), (1.0, 1, None));
         assert_eq!(read_ok(&line(r#","error_type":"not_found""#)).weight, 0.0);
         assert_eq!(read_ok(&line(r#","error_type":"","source":"","hint":null"#)).error_type, None);
@@ -364,11 +388,15 @@ mod tests {
     fn times_are_rfc_3339_or_integer_milliseconds_and_never_in_the_future() {
         let with = |time: &str| {
             from_json_line(
-                &format!(r#"{{"url":"http://e.org","fetcher":"f","success":true,"attempted_at":{time}}}"#),
+                &format!(
+                    r#"{{"url":"http://e.org","fetcher":"f","success":true,"attempted_at":{time}}}"#
+                ),
                 NOW,
             )
         };
-        for text in ["1700000000123", "\"2023-11-14T22:13:20.123Z\"", "\"2023-11-14T23:13:20.1239+01:00\""] {
+        for text in
+            ["1700000000123", "\"2023-11-14T22:13:20.123Z\"", "\"2023-11-14T23:13:20.1239+01:00\""]
+        {
             assert_eq!(with(text).unwrap().0.attempted_at.as_millis(), 1_700_000_000_123, "{text}");
         }
         let (ahead, notes) = with("1795000000001").unwrap();
@@ -376,7 +404,10 @@ mod tests {
         assert!(with("1700000000").unwrap().1.looks_like_seconds);
         for bad in ["\"yesterday\"", "-5", "1.5", "1e400", "true", "\"1969-12-31T23:59:59Z\""] {
             let error = with(bad).unwrap_err().to_string();
-            assert!(error.contains("attempted_at") || error.contains("number out of range"), "{bad}: {error}");
+            assert!(
+                error.contains("attempted_at") || error.contains("number out of range"),
+                "{bad}: {error}"
+            );
         }
     }
 
@@ -402,7 +433,9 @@ mod tests {
         assert_ne!(read_ok(&line(r#","duration_ms":1"#)).id, a.id);
         // A time in the future is clamped differently at each import, yet the attempt is the same.
         let ahead = line("").replace("1790000000000", "1799000000000");
-        let later = from_json_line(&ahead, NOW.saturating_add(std::time::Duration::from_secs(9))).unwrap().0;
+        let later = from_json_line(&ahead, NOW.saturating_add(std::time::Duration::from_secs(9)))
+            .unwrap()
+            .0;
         assert_eq!(read_ok(&ahead).id, later.id);
     }
 
@@ -424,7 +457,10 @@ mod tests {
     #[test]
     fn rule_confidence_and_arm_are_read_and_foreign_rules_stay_text() {
         let a = read_ok(&line(r#","rule":"explore","confidence":0.25,"arm":"legacy""#));
-        assert_eq!((a.rule.as_deref(), a.confidence, a.arm), (Some("explore"), Some(0.25), Some(Arm::Legacy)));
+        assert_eq!(
+            (a.rule.as_deref(), a.confidence, a.arm),
+            (Some("explore"), Some(0.25), Some(Arm::Legacy))
+        );
         assert_eq!(read_ok(&line(r#","rule":"my own""#)).rule.as_deref(), Some("my own"));
         let none = read_ok(&line(r#","rule":"","confidence":null,"arm":null"#));
         assert_eq!((none.rule, none.confidence, none.arm), (None, None, None));
@@ -439,8 +475,13 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_named_once_and_left_out() {
-        let text = line(r#","x":1,"y":{"deep":[1,2]},"x":2,"heuristics":[{"type":"t","value":"v","z":1}]"#);
-        assert_eq!(from_json_line(&text, NOW).unwrap().1.unknown_fields, ["x", "y", "heuristics[].z"]);
+        let text = line(
+            r#","x":1,"y":{"deep":[1,2]},"x":2,"heuristics":[{"type":"t","value":"v","z":1}]"#,
+        );
+        assert_eq!(
+            from_json_line(&text, NOW).unwrap().1.unknown_fields,
+            ["x", "y", "heuristics[].z"]
+        );
     }
 
     #[test]
@@ -452,9 +493,14 @@ mod tests {
             ("attempted_at", r#""attempted_at":1"#),
         ];
         for (missing, _) in full {
-            let rest: Vec<&str> = full.iter().filter(|(name, _)| *name != missing).map(|(_, text)| *text).collect();
+            let rest: Vec<&str> =
+                full.iter().filter(|(name, _)| *name != missing).map(|(_, text)| *text).collect();
             let text = format!("{{{}}}", rest.join(","));
-            assert!(message(&text).starts_with(&format!("missing `{missing}`")), "{}", message(&text));
+            assert!(
+                message(&text).starts_with(&format!("missing `{missing}`")),
+                "{}",
+                message(&text)
+            );
         }
     }
 
@@ -482,7 +528,10 @@ mod tests {
             (r#","heuristics":{}"#, "`heuristics`"),
             (r#","heuristics":[{"value":"v"}]"#, "`heuristics[0].type`"),
             (r#","heuristics":[{"type":"t","value":true}]"#, "`heuristics[0].value`"),
-            (r#","heuristics":[{"type":"t","value":"v","importance":2}]"#, "`heuristics[0].importance`"),
+            (
+                r#","heuristics":[{"type":"t","value":"v","importance":2}]"#,
+                "`heuristics[0].importance`",
+            ),
             (r#","fetcher":"again""#, "duplicate field `fetcher`"),
         ] {
             let message = message(&line(extra));
@@ -491,7 +540,16 @@ mod tests {
         let long = line(&format!(r#","source":"{}""#, "s".repeat(1 << 20)));
         assert!(message(&long).contains("`source` must be at most") && message(&long).len() < 300);
         assert!(message("{\"url\":\"ftp://e.org/\"}").contains("unsupported scheme"));
-        for text in ["", "[]", "7", "{", "\u{feff}{}", "nonsense", &"[".repeat(100_000), &"{\"x\":".repeat(100_000)] {
+        for text in [
+            "",
+            "[]",
+            "7",
+            "{",
+            "\u{feff}{}",
+            "nonsense",
+            &"[".repeat(100_000),
+            &"{\"x\":".repeat(100_000),
+        ] {
             assert!(message(text).contains("not a JSON object"), "{text:.20}");
         }
     }
@@ -499,13 +557,23 @@ mod tests {
     #[test]
     fn a_success_that_also_failed_is_refused() {
         let yes = line("").replace("false", "true");
-        assert!(message(&yes.replace('}', r#","error_type":"timeout"}"#)).contains("`success` is true although"));
+        assert!(
+            message(&yes.replace('}', r#","error_type":"timeout"}"#))
+                .contains("`success` is true although")
+        );
         assert!(message(&yes.replace('}', r#","is_banned":true}"#)).contains("`is_banned`"));
         assert!(
-            message(&line(r#","error_type":"not_found","is_banned":true"#)).contains("`is_banned` is true although")
+            message(&line(r#","error_type":"not_found","is_banned":true"#))
+                .contains("`is_banned` is true although")
         );
-        assert!(message(&line(r#","error_type":"blocked_403","is_banned":false"#)).contains("`is_banned` is false"));
-        assert!(from_json_line(&yes.replace('}', r#","is_banned":false,"error_type":null}"#), NOW).is_ok());
+        assert!(
+            message(&line(r#","error_type":"blocked_403","is_banned":false"#))
+                .contains("`is_banned` is false")
+        );
+        assert!(
+            from_json_line(&yes.replace('}', r#","is_banned":false,"error_type":null}"#), NOW)
+                .is_ok()
+        );
     }
 
     #[test]
@@ -515,9 +583,12 @@ mod tests {
             r#"[["Server","nginx"],["Set-Cookie","secret"],["via","a"],["via","b"]]"#,
         ] {
             let a = read_ok(&line(&format!(r#","response_headers":{headers}"#)));
-            let want = [Header::new("Server", "nginx"), Header::new("via", "a"), Header::new("via", "b")];
+            let want =
+                [Header::new("Server", "nginx"), Header::new("via", "a"), Header::new("via", "b")];
             assert_eq!(a.response_headers, want);
-            assert!(to_json_line(&a).contains(r#""response_headers":{"Server":"nginx","via":"a, b"}"#));
+            assert!(
+                to_json_line(&a).contains(r#""response_headers":{"Server":"nginx","via":"a, b"}"#)
+            );
         }
     }
 
@@ -536,11 +607,25 @@ mod tests {
             proptest::sample::select(ErrorKind::ALL).prop_map(|kind| Some(ErrorType::Known(kind))),
             "[a-z]{3,12}x".prop_map(|name| Some(ErrorType::from_name(&name))),
         ];
-        let tags = proptest::collection::vec(("[a-z_]{1,9}", "\\PC{0,30}", proptest::option::of(0f32..=1.0)), 1..6);
+        let tags = proptest::collection::vec(
+            ("[a-z_]{1,9}", "\\PC{0,30}", proptest::option::of(0f32..=1.0)),
+            1..6,
+        );
         (
             (any::<u128>(), "[a-z0-9/.]{0,30}", "\\PC{1,40}", "[a-z_]{1,20}", end, any::<bool>()),
-            (proptest::option::of(100u16..1000), 0u64..1 << 53, 0i64..NOW.as_millis(), names(), 1u32..9),
-            (proptest::option::of(1e-9f64..=1.0), proptest::sample::select(&[0.0, 0.5, 1.0][..]), names(), tags),
+            (
+                proptest::option::of(100u16..1000),
+                0u64..1 << 53,
+                0i64..NOW.as_millis(),
+                names(),
+                1u32..9,
+            ),
+            (
+                proptest::option::of(1e-9f64..=1.0),
+                proptest::sample::select(&[0.0, 0.5, 1.0][..]),
+                names(),
+                tags,
+            ),
             proptest::option::of(proptest::sample::select(Hint::ALL)),
             (
                 proptest::option::of(prop_oneof![
@@ -552,7 +637,13 @@ mod tests {
             ),
         )
             .prop_map(
-                |((id, path, link, fetcher, end, banned), (status, ms, at, from, try_no), rest, hint, why)| {
+                |(
+                    (id, path, link, fetcher, end, banned),
+                    (status, ms, at, from, try_no),
+                    rest,
+                    hint,
+                    why,
+                )| {
                     let (propensity, weight, shadow, tags) = rest;
                     let url = url::Url::parse(&format!("https://e.org/{path}")).unwrap();
                     let mut a = Attempt::new(&url, &fetcher, Timestamp::from_millis(at)).unwrap();
@@ -566,8 +657,10 @@ mod tests {
                     };
                     a.error_type = end;
                     a.http_status = status;
-                    a.response_headers =
-                        status.map(|s| Header::new("Retry-After", s.to_string())).into_iter().collect();
+                    a.response_headers = status
+                        .map(|s| Header::new("Retry-After", s.to_string()))
+                        .into_iter()
+                        .collect();
                     a.duration_ms = ms;
                     a.source = from.map(source);
                     a.propensity = propensity;
@@ -578,8 +671,13 @@ mod tests {
                     a.shadow_fetcher = shadow.map(|name| canonical(&name).to_owned());
                     a.heuristics = Vec::new();
                     for (kind, value, importance) in tags {
-                        if !a.heuristics.iter().any(|t: &Tag| t.heuristic.kind == kind && t.heuristic.value == value) {
-                            a.heuristics.push(Tag { heuristic: Heuristic::new(kind, value), importance });
+                        if !a
+                            .heuristics
+                            .iter()
+                            .any(|t: &Tag| t.heuristic.kind == kind && t.heuristic.value == value)
+                        {
+                            a.heuristics
+                                .push(Tag { heuristic: Heuristic::new(kind, value), importance });
                         }
                     }
                     a

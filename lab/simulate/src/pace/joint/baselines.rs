@@ -1,5 +1,5 @@
-//! Crawlers that do not learn both: one fetcher at a constant pace, the next dearer fetcher after each failure at an
-//! AIMD pace, and one that knows everything beforehand.
+//! Crawlers that do not learn both: one fetcher at a constant pace, the next dearer fetcher after
+//! each failure at an AIMD pace, and one that knows everything beforehand.
 //!
 //! Must not know: the world around it.
 
@@ -28,7 +28,8 @@ pub(super) enum FetcherChoice {
 pub(super) enum Pacing {
     /// One request per interval in milliseconds.
     Constant(f64),
-    /// An interval for each counted request to the host. The cost of a page and its best fetcher are known.
+    /// An interval for each counted request to the host. The cost of a page and its best fetcher
+    /// are known.
     Known { gap: f64, truth: Truth, first: usize, second: usize },
     /// 0.2/s more each second, half after a block.
     Aimd(Baseline),
@@ -82,7 +83,8 @@ impl Crawler for FixedCrawler {
         let Some(next) = self.peek() else { return Action::Idle };
         let (url, mut place, _) = next;
         if let Pacing::Known { truth, first, second, .. } = &self.gap {
-            place = if truth.shown(url, *first, now) == PageKind::Content { *first } else { *second };
+            place =
+                if truth.shown(url, *first, now) == PageKind::Content { *first } else { *second };
         }
         if free[place] == 0 {
             return Action::Idle;
@@ -119,20 +121,29 @@ impl Crawler for FixedCrawler {
     }
 
     fn back(&mut self, ticket: usize, page: &Page, now: i64) {
-        let Some((url, place, failures, token)) = self.out.get_mut(ticket).and_then(Option::take) else { return };
+        let Some((url, place, failures, token)) = self.out.get_mut(ticket).and_then(Option::take)
+        else {
+            return;
+        };
         if let Pacing::Aimd(pace) = &mut self.gap {
             let _ = pace.done(0, token, &page.reply, failures, now);
         }
         let limited = page.is_refused && page.reply.status != Status::Block;
         match self.choice {
-            FetcherChoice::Ladder(_) if page.is_content() => self.choice = FetcherChoice::Ladder(place),
+            FetcherChoice::Ladder(_) if page.is_content() => {
+                self.choice = FetcherChoice::Ladder(place)
+            }
             _ if page.is_content() => {}
             // A refusal by the limiter says nothing about the fetcher; a block may.
             _ if limited => self.again.push_back((url, place, failures)),
-            FetcherChoice::Always(_) if page.is_refused => self.again.push_back((url, place, failures)),
+            FetcherChoice::Always(_) if page.is_refused => {
+                self.again.push_back((url, place, failures))
+            }
             _ if failures + 1 >= FAILURES => self.lost += 1,
             FetcherChoice::Always(_) => self.again.push_back((url, place, failures + 1)),
-            FetcherChoice::Ladder(_) => self.again.push_front((url, (place + 1) % self.fetchers, failures + 1)),
+            FetcherChoice::Ladder(_) => {
+                self.again.push_front((url, (place + 1) % self.fetchers, failures + 1))
+            }
         }
     }
 

@@ -27,7 +27,8 @@ pub(super) trait Crawler {
     fn turn(&mut self, free: &[u8], now: i64) -> Action;
     /// Reports the result of a request.
     fn back(&mut self, ticket: usize, page: &Page, now: i64);
-    /// Returns the rate at which it holds the host, and the learned ceiling, in requests per second, if known.
+    /// Returns the rate at which it holds the host, and the learned ceiling, in requests per
+    /// second, if known.
     fn held_to(&self, _now: i64) -> Option<[f64; 2]> {
         None
     }
@@ -96,7 +97,11 @@ pub(super) struct Crawl<'c> {
 }
 
 impl<'c> Crawl<'c> {
-    pub(super) fn new(world: &'c JointWorld, site: &'c mut Site, crawler: &'c mut dyn Crawler) -> Self {
+    pub(super) fn new(
+        world: &'c JointWorld,
+        site: &'c mut Site,
+        crawler: &'c mut dyn Crawler,
+    ) -> Self {
         Self {
             world,
             tries: vec![0; world.urls as usize],
@@ -124,7 +129,8 @@ impl<'c> Crawl<'c> {
             }
             while sampled + MINUTE_MS <= now {
                 sampled += MINUTE_MS;
-                let held_to = self.crawler.held_to(sampled).map(|held| held.map(|rate| rate as f32));
+                let held_to =
+                    self.crawler.held_to(sampled).map(|held| held.map(|rate| rate as f32));
                 self.minute(sampled - 1).held_to = held_to;
             }
             match what {
@@ -189,7 +195,10 @@ impl<'c> Crawl<'c> {
         self.minute(now).requests += 1.0;
         // The requests of a page are spread evenly over its rendering.
         for part in 1..i64::from(page.requests) {
-            self.push(now + page.reply.latency_ms * part / i64::from(page.requests), EventKind::Part(place));
+            self.push(
+                now + page.reply.latency_ms * part / i64::from(page.requests),
+                EventKind::Part(place),
+            );
         }
         let at = self.out.iter().position(Option::is_none).unwrap_or(self.out.len());
         if at == self.out.len() {

@@ -1,8 +1,8 @@
-//! The project's crawler: visits of the real selector, with or without its pace, as many at a time as `fetch` has in
-//! progress.
+//! The project's crawler: visits of the real selector, with or without its pace, as many at a time
+//! as `fetch` has in progress.
 //!
-//! Owns: the frontier: the order of URLs, and the retry time of URLs without content. The visits choose each request
-//! and its time.
+//! Owns: the frontier: the order of URLs, and the retry time of URLs without content. The visits
+//! choose each request and its time.
 //!
 //! Must not know: the world around it.
 
@@ -77,15 +77,27 @@ impl FetchwiseCrawler {
     pub(super) fn new(world: &JointWorld, is_paced: bool) -> Result<Self, SimulateError> {
         let clock = Arc::new(Clock::fixed(time(0)));
         let specs = (0..world.fetchers.len()).filter_map(|place| world.spec(place));
-        let mut builder = specs.fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec));
+        let mut builder =
+            specs.fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec));
         if is_paced {
             // The crawler keeps its own list of waiting URLs.
-            builder = builder.visits(VisitSettings { max_pace_wait: Duration::MAX, ..VisitSettings::default() });
-            builder = builder.pace(Pace::new(PaceSettings { max_parallel: world.parallel, ..PaceSettings::default() }));
+            builder = builder
+                .visits(VisitSettings { max_pace_wait: Duration::MAX, ..VisitSettings::default() });
+            builder = builder.pace(Pace::new(PaceSettings {
+                max_parallel: world.parallel,
+                ..PaceSettings::default()
+            }));
         }
         let selector = builder.around(time(0)).clock(Arc::clone(&clock)).build()?;
         let slots = (0..OPEN).map(|_| None).collect();
-        Ok(Self { clock, selector: Arc::new(selector), slots, fresh: 0..world.urls, again: BinaryHeap::new(), lost: 0 })
+        Ok(Self {
+            clock,
+            selector: Arc::new(selector),
+            slots,
+            fresh: 0..world.urls,
+            again: BinaryHeap::new(),
+            lost: 0,
+        })
     }
 
     /// Returns the next URL to visit: new URLs first, then those whose pause is over.
@@ -93,7 +105,8 @@ impl FetchwiseCrawler {
         if let Some(url) = self.fresh.next() {
             return Some((url, 0));
         }
-        let Reverse((_, url, failures)) = *self.again.peek().filter(|Reverse((at, ..))| *at <= now)?;
+        let Reverse((_, url, failures)) =
+            *self.again.peek().filter(|Reverse((at, ..))| *at <= now)?;
         self.again.pop();
         Some((url, failures))
     }
@@ -113,7 +126,8 @@ impl FetchwiseCrawler {
             VisitOutcome::Paused { until, .. } => Some(until),
             _ => end.paused_until,
         };
-        let is_own = end.requests > 0 && !matches!(end.how, VisitOutcome::Paused { .. }) && !is_refused(end);
+        let is_own =
+            end.requests > 0 && !matches!(end.how, VisitOutcome::Paused { .. }) && !is_refused(end);
         let failures = failures + u32::from(is_own);
         if failures >= FAILURES {
             self.lost += 1;
@@ -173,22 +187,28 @@ impl Crawler for FetchwiseCrawler {
     fn turn(&mut self, free: &[u8], now: i64) -> Action {
         self.clock.set(time(now));
         loop {
-            let ready =
-                self.slots.iter_mut().position(|slot| slot.as_mut().is_some_and(|s| Self::may_go(s, free, now)));
+            let ready = self
+                .slots
+                .iter_mut()
+                .position(|slot| slot.as_mut().is_some_and(|s| Self::may_go(s, free, now)));
             if let Some(at) = ready {
                 if let Some(turn) = self.step(at, free, now) {
                     return turn;
                 }
                 continue;
             }
-            // A slot that waits for the host's pace, or for a free fetcher, is next: those behind it would wait, too.
+            // A slot that waits for the host's pace, or for a free fetcher, is next: those behind
+            // it would wait, too.
             let queued = |slot: &Slot| match &slot.state {
                 State::Waits(wait) => wait.reason() == WaitReason::Pace,
                 State::Busy(_) => true,
                 _ => false,
             };
-            let vacant =
-                self.slots.iter().position(Option::is_none).filter(|_| !self.slots.iter().flatten().any(queued));
+            let vacant = self
+                .slots
+                .iter()
+                .position(Option::is_none)
+                .filter(|_| !self.slots.iter().flatten().any(queued));
             if let Some(at) = vacant
                 && let Some((url, failures)) = self.next_url(now)
             {
@@ -204,14 +224,19 @@ impl Crawler for FetchwiseCrawler {
         self.clock.set(time(now));
         let Some(Some(slot)) = self.slots.get_mut(ticket) else { return };
         if let State::InFlight(fetch) = std::mem::replace(&mut slot.state, State::Ready) {
-            let renders = self.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.renders);
+            let renders =
+                self.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.renders);
             slot.visit.report(*fetch, answer(page, renders));
         }
     }
 
     fn held_to(&self, now: i64) -> Option<[f64; 2]> {
         let explained = self.selector.pace()?.explain(domain(), time(now))?;
-        let rate = if explained.hold_until.is_some_and(|until| until > time(now)) { 0.0 } else { explained.rate };
+        let rate = if explained.hold_until.is_some_and(|until| until > time(now)) {
+            0.0
+        } else {
+            explained.rate
+        };
         Some([rate, explained.ceiling.map_or(f64::NAN, |(ceiling, _)| ceiling)])
     }
 
@@ -234,16 +259,23 @@ fn was_notified(wait: &mut Wait) -> bool {
 /// Returns a page as the crawler sees it.
 fn answer(page: &Page, renders: bool) -> FetchResult {
     let answer = match page.reply.status {
-        Status::Ok if page.is_shell => FetchResult::from(Outcome::Shell { framework: None }).with_status(200),
+        Status::Ok if page.is_shell => {
+            FetchResult::from(Outcome::Shell { framework: None }).with_status(200)
+        }
         Status::Ok => FetchResult::from(Outcome::Content).with_status(200),
         Status::Limited => FetchResult::from(Outcome::Blocked(Block::refusal())).with_status(429),
-        Status::Unavailable | Status::Flaky => FetchResult::from(Outcome::Http(503)).with_status(503),
-        Status::Block | Status::Forbidden => FetchResult::from(Outcome::Blocked(Block::challenge())).with_status(403),
+        Status::Unavailable | Status::Flaky => {
+            FetchResult::from(Outcome::Http(503)).with_status(503)
+        }
+        Status::Block | Status::Forbidden => {
+            FetchResult::from(Outcome::Blocked(Block::challenge())).with_status(403)
+        }
         Status::Error => FetchResult::from(Outcome::Http(500)).with_status(500),
         Status::Reset => FetchResult::from(Outcome::Network),
         Status::Timeout => FetchResult::from(Outcome::Timeout),
     };
-    let mut answer = answer.with_duration(Duration::from_millis(page.reply.latency_ms.unsigned_abs()));
+    let mut answer =
+        answer.with_duration(Duration::from_millis(page.reply.latency_ms.unsigned_abs()));
     answer.retry_after = page.reply.retry_after_s.map(Duration::from_secs_f64);
     answer.requests = renders.then_some(page.requests);
     answer

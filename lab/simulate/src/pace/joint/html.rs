@@ -1,5 +1,5 @@
-//! Results of joint worlds as one HTML page with plots, without scripts, fonts or external resources. The template is
-//! `templates/joint.html`.
+//! Results of joint worlds as one HTML page with plots, without scripts, fonts or external
+//! resources. The template is `templates/joint.html`.
 
 use askama::Template;
 use plotters::prelude::*;
@@ -37,8 +37,8 @@ struct Row<'r> {
     renders: f64,
 }
 
-/// Returns the page: means, then for each class one host over time (pages against the best, the rate, blocks and
-/// ceiling probes), and a table. The same reports give the same bytes.
+/// Returns the page: means, then for each class one host over time (pages against the best, the
+/// rate, blocks and ceiling probes), and a table. The same reports give the same bytes.
 ///
 /// # Errors
 /// [`DrawError`] when the chart library fails.
@@ -82,26 +82,36 @@ fn over_time(area: &Area<'_>, report: &JointReport) -> Drawn {
     const BLOCK: RGBColor = RGBColor(220, 50, 32);
     const LOOKED: RGBColor = RGBColor(0, 140, 90);
     let minutes = &report.minutes;
-    let most = minutes.iter().flat_map(|minute| [minute.good, minute.best, minute.requests]).fold(0.1_f32, f32::max);
+    let most = minutes
+        .iter()
+        .flat_map(|minute| [minute.good, minute.best, minute.requests])
+        .fold(0.1_f32, f32::max);
     let high = f64::from(most) / 60.0 * 1.15;
     let mut chart = axes(area, 0.0..minutes.len() as f64, 0.0..high)?;
     chart.configure_mesh().x_desc("minutes").y_desc("a second").light_line_style(WHITE).draw()?;
-    let mut add = |of: &dyn Fn(&super::crawl::Minute) -> f32, name: &str, colour: RGBColor| -> Drawn {
-        let points = minutes.iter().enumerate();
-        let points = points.map(|(at, minute)| (at as f64 + 0.5, f64::from(of(minute)) / 60.0));
-        line(&mut chart, points, name, colour)
-    };
+    let mut add =
+        |of: &dyn Fn(&super::crawl::Minute) -> f32, name: &str, colour: RGBColor| -> Drawn {
+            let points = minutes.iter().enumerate();
+            let points = points.map(|(at, minute)| (at as f64 + 0.5, f64::from(of(minute)) / 60.0));
+            line(&mut chart, points, name, colour)
+        };
     add(&|minute| minute.best, "pages at the best constant pace", BEST)?;
     add(&|minute| minute.requests, "requests to the host", ASKED)?;
     add(&|minute| minute.good, "good pages", GOOD)?;
     let mut mark = |places: Vec<usize>, at: f64, name: &str, colour: RGBColor| -> Drawn {
-        dots(&mut chart, places.into_iter().map(|minute| (minute as f64 + 0.5, high * at)), name, colour)
+        dots(
+            &mut chart,
+            places.into_iter().map(|minute| (minute as f64 + 0.5, high * at)),
+            name,
+            colour,
+        )
     };
     let blocked = (0..minutes.len()).filter(|minute| minutes[*minute].blocked > 0.0).collect();
     mark(blocked, 0.02, "blocked", BLOCK)?;
     let ceiling = |minute: usize| minutes[minute].held_to.map_or(f32::NAN, |held| held[1]);
-    let looked: Vec<usize> =
-        (1..minutes.len()).filter(|minute| ceiling(*minute) > LOOK * ceiling(*minute - 1)).collect();
+    let looked: Vec<usize> = (1..minutes.len())
+        .filter(|minute| ceiling(*minute) > LOOK * ceiling(*minute - 1))
+        .collect();
     if minutes.iter().any(|minute| minute.held_to.is_some()) {
         mark(looked, 0.06, "a higher ceiling", LOOKED)?;
     }

@@ -21,7 +21,8 @@ pub struct JointReport {
     pub seeds: Vec<u64>,
     /// Good pages per hour.
     pub pages_per_h: f64,
-    /// Good pages as a share of those at the best constant pace, if each page goes to the fetcher that delivers it.
+    /// Good pages as a share of those at the best constant pace, if each page goes to the fetcher
+    /// that delivers it.
     pub share: f64,
     /// The same within the first ten minutes.
     pub early_share: f64,
@@ -54,9 +55,11 @@ impl JointReport {
         // Every host has the same weight, however many pages it delivered.
         let mean = |of: &dyn Fn(&HostCounters) -> f64| counts.iter().map(of).sum::<f64>() / hosts;
         let sum = |of: &dyn Fn(&HostCounters) -> f64| counts.iter().map(of).sum::<f64>();
-        let (good, hours) = (sum(&|count| count.good as f64).max(1.0), sum(&|count| count.hours).max(1e-9));
-        let a_thousand =
-            |of: fn(&HostCounters) -> u64| mean(&|count| 1000.0 * of(count) as f64 / count.pages.max(1) as f64);
+        let (good, hours) =
+            (sum(&|count| count.good as f64).max(1.0), sum(&|count| count.hours).max(1e-9));
+        let a_thousand = |of: fn(&HostCounters) -> u64| {
+            mean(&|count| 1000.0 * of(count) as f64 / count.pages.max(1) as f64)
+        };
         Self {
             world: world.name.clone(),
             class: class.name.clone(),
@@ -77,15 +80,29 @@ impl JointReport {
 }
 
 /// Returns the mean of a crawler over all classes.
-pub(super) fn mean(reports: &[JointReport], world: &str, crawler: &str, of: impl Fn(&JointReport) -> f64) -> f64 {
-    let found: Vec<f64> = reports.iter().filter(|r| r.world == world && r.crawler == crawler).map(of).collect();
+pub(super) fn mean(
+    reports: &[JointReport],
+    world: &str,
+    crawler: &str,
+    of: impl Fn(&JointReport) -> f64,
+) -> f64 {
+    let found: Vec<f64> =
+        reports.iter().filter(|r| r.world == world && r.crawler == crawler).map(of).collect();
     found.iter().sum::<f64>() / found.len().max(1) as f64
 }
 
 /// Returns aligned tables: for each world the means of each crawler, then each class.
 pub fn joint_table(reports: &[JointReport]) -> String {
-    const HEAD: [&str; 8] =
-        ["share", "early", "blocked/k", "page blocks/k", "trips/h", "cost/page", "renders/page", "lost/k"];
+    const HEAD: [&str; 8] = [
+        "share",
+        "early",
+        "blocked/k",
+        "page blocks/k",
+        "trips/h",
+        "cost/page",
+        "renders/page",
+        "lost/k",
+    ];
     let mut out = String::new();
     let row = |out: &mut String, name: &str, of: &dyn Fn(fn(&JointReport) -> f64) -> f64| {
         let _ = writeln!(
@@ -115,7 +132,8 @@ pub fn joint_table(reports: &[JointReport]) -> String {
             row(&mut out, crawler, &|of| mean(reports, world, crawler, of));
         }
         for class in distinct(reports, |report| &*report.class) {
-            let of_class: Vec<&JointReport> = reports.iter().filter(|r| r.world == world && r.class == class).collect();
+            let of_class: Vec<&JointReport> =
+                reports.iter().filter(|r| r.world == world && r.class == class).collect();
             if of_class.is_empty() {
                 continue;
             }

@@ -70,7 +70,8 @@ pub(super) struct Truth {
     content_blocked: Option<ContentBlocked>,
 }
 
-/// The best way to fetch the host's pages: one fetcher for the pages that it delivers, and another one for the rest.
+/// The best way to fetch the host's pages: one fetcher for the pages that it delivers, and another
+/// one for the rest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Best {
     pub(super) first: usize,
@@ -80,11 +81,19 @@ pub(super) struct Best {
 }
 
 impl Site {
-    pub(super) fn new(world: &JointWorld, limits: &PaceWorld, class: &JointClass, seed: u64) -> Self {
+    pub(super) fn new(
+        world: &JointWorld,
+        limits: &PaceWorld,
+        class: &JointClass,
+        seed: u64,
+    ) -> Self {
         let mut chance = Stream::new(seed, 0);
         let server = Server::new(limits, &class.limit, &mut chance);
         let is_content_blocked = |name: &String| {
-            class.content_blocked.as_ref().is_some_and(|content_blocked| content_blocked.who.contains(name))
+            class
+                .content_blocked
+                .as_ref()
+                .is_some_and(|content_blocked| content_blocked.who.contains(name))
         };
         let way = |(place, fetcher): (usize, &super::world::JointFetcher)| FetcherTreatment {
             renders: world.spec(place).is_some_and(|spec| spec.renders),
@@ -104,13 +113,14 @@ impl Site {
         Self { server, truth, sigma: world.sigma }
     }
 
-    /// Requests a page at `now` with the fetcher at `place`, for the `tries`-th time. For a rendered page this is its
-    /// document; its further requests are [`Site::part`]s.
+    /// Requests a page at `now` with the fetcher at `place`, for the `tries`-th time. For a
+    /// rendered page this is its document; its further requests are [`Site::part`]s.
     pub(super) fn ask(&mut self, url: u32, place: usize, tries: u32, now: i64) -> Page {
         let way = self.truth.ways[place];
         let name = u64::from(url) << 24 | (place as u64) << 20 | u64::from(tries.min(0xf_ffff));
         let mut chance = Stream::new(self.truth.seed, name);
-        let latency = self.server.mean_latency() * (self.sigma * (chance.unit() + chance.unit() - 1.0) * 2.4).exp();
+        let latency = self.server.mean_latency()
+            * (self.sigma * (chance.unit() + chance.unit() - 1.0) * 2.4).exp();
         let mut reply = Reply {
             status: Status::Ok,
             is_refused: false,
@@ -126,11 +136,13 @@ impl Site {
         let mut is_refused = reply.is_refused;
         if is_refused && !way.is_refused {
             // The limiter is closed, and this fetcher gets past it.
-            (is_refused, reply.is_refused, reply.status, reply.retry_after_s) = (false, false, Status::Ok, None);
+            (is_refused, reply.is_refused, reply.status, reply.retry_after_s) =
+                (false, false, Status::Ok, None);
         }
         if !is_refused {
             let rendering = (way.slower - 1.0) * latency;
-            let answered = if reply.latency_ms == 0 { latency * 1000.0 } else { reply.latency_ms as f64 };
+            let answered =
+                if reply.latency_ms == 0 { latency * 1000.0 } else { reply.latency_ms as f64 };
             reply.latency_ms = ((answered + rendering * 1000.0) as i64).clamp(1, TIMEOUT_MS);
         }
         let shown = self.truth.shown(url, place, now);
@@ -142,27 +154,34 @@ impl Site {
         Page { reply, is_shell: is_whole && shown == PageKind::Shell, is_refused, requests }
     }
 
-    /// Makes one more request of a rendered page. The host counts it; a refusal does not change the page.
+    /// Makes one more request of a rendered page. The host counts it; a refusal does not change the
+    /// page.
     pub(super) fn part(&mut self, place: usize, now: i64) {
         if self.truth.ways[place].is_counted {
-            let reply = self.server.ask(now, &mut Stream::new(self.truth.seed ^ 0x9e37, now.cast_unsigned()));
+            let reply = self
+                .server
+                .ask(now, &mut Stream::new(self.truth.seed ^ 0x9e37, now.cast_unsigned()));
             if reply.is_served {
                 self.server.served();
             }
         }
     }
 
-    /// Returns the good pages per second at `now` of one fetcher, and a second one for the pages that it does not
-    /// deliver, with one request per page at a constant pace.
+    /// Returns the good pages per second at `now` of one fetcher, and a second one for the pages
+    /// that it does not deliver, with one request per page at a constant pace.
     pub(super) fn rate(&self, first: usize, second: usize, now: i64) -> f64 {
         let (by_first, by_second) = (self.truth.share(first, now), self.truth.share(second, now));
-        let shares =
-            if first == second { [(first, 1.0), (second, 0.0)] } else { [(first, by_first), (second, 1.0 - by_first)] };
+        let shares = if first == second {
+            [(first, 1.0), (second, 0.0)]
+        } else {
+            [(first, by_first), (second, 1.0 - by_first)]
+        };
         let mut rate = f64::INFINITY;
         let mut requests = 0.0;
         for (place, share) in shares.into_iter().filter(|(_, share)| *share > 0.0) {
             let way = self.truth.ways[place];
-            rate = rate.min(f64::from(way.places) / (self.server.mean_latency() * way.slower) / share);
+            rate =
+                rate.min(f64::from(way.places) / (self.server.mean_latency() * way.slower) / share);
             if way.is_limited() {
                 requests += share * self.truth.mean_requests(place);
             }
@@ -176,13 +195,16 @@ impl Site {
     /// Returns the best way to fetch the pages at `now`.
     pub(super) fn best(&self, now: i64) -> Best {
         let places = || 0..self.truth.ways.len();
-        // The number of reachable pages goes before speed: a page that only the second fetcher delivers counts, too.
+        // The number of reachable pages goes before speed: a page that only the second fetcher
+        // delivers counts, too.
         let reach = |best: &Best| {
-            let (first, second) = (self.truth.share(best.first, now), self.truth.share(best.second, now));
+            let (first, second) =
+                (self.truth.share(best.first, now), self.truth.share(best.second, now));
             first.max(second).max(first + (1.0 - first) * second)
         };
         let all = places().flat_map(|first| places().map(move |second| (first, second)));
-        let all = all.map(|(first, second)| Best { first, second, rate: self.rate(first, second, now) });
+        let all =
+            all.map(|(first, second)| Best { first, second, rate: self.rate(first, second, now) });
         let none = Best { first: 0, second: 0, rate: 0.0 };
         all.fold(none, |best, of| {
             let (known, new) = (if best.rate > 0.0 { reach(&best) } else { 0.0 }, reach(&of));
@@ -214,7 +236,11 @@ impl Truth {
     /// Returns the number of requests to the host for the page.
     pub(super) fn requests(&self, url: u32, place: usize) -> u16 {
         let uneven = UNEVEN[0] + (UNEVEN[1] - UNEVEN[0]) * self.luck(url)[2];
-        if self.ways[place].renders { (self.page_requests * uneven).round().max(1.0) as u16 } else { 1 }
+        if self.ways[place].renders {
+            (self.page_requests * uneven).round().max(1.0) as u16
+        } else {
+            1
+        }
     }
 
     fn mean_requests(&self, place: usize) -> f64 {

@@ -18,7 +18,8 @@ pub const JOINT_WORLDS: [(&str, &str); 2] = [
     ("joint-2", include_str!("../../../worlds/joint-2.toml")),
 ];
 
-/// A world of hosts whose limits depend on the fetcher. `lab/simulate/worlds/joint-1.toml` has every key.
+/// A world of hosts whose limits depend on the fetcher. `lab/simulate/worlds/joint-1.toml` has
+/// every key.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JointWorld {
@@ -156,14 +157,25 @@ impl WorldFile for JointWorld {
         let count = self.fetchers.len();
         self.expect("fetcher", count, (1..=8).contains(&count), "1 to 8 of them")?;
         for fetcher in &self.fetchers {
-            let is_asker = ["direct_access", "playwright", "playwright_stealth"].contains(&fetcher.name.as_str());
-            self.expect("fetcher.name", &fetcher.name, is_asker, "direct_access, playwright or playwright_stealth")?;
+            let is_asker = ["direct_access", "playwright", "playwright_stealth"]
+                .contains(&fetcher.name.as_str());
+            self.expect(
+                "fetcher.name",
+                &fetcher.name,
+                is_asker,
+                "direct_access, playwright or playwright_stealth",
+            )?;
             self.expect("fetcher.places", fetcher.places, fetcher.places > 0, "at least 1")?;
             let slower = fetcher.slower;
             self.expect("fetcher.slower", slower, (1.0..=100.0).contains(&slower), "1 to 100")?;
         }
         let first = self.spec(0).is_some_and(|spec| !spec.renders);
-        self.expect("fetcher", "no plain one first", first, "the plain one before those that render")?;
+        self.expect(
+            "fetcher",
+            "no plain one first",
+            first,
+            "the plain one before those that render",
+        )?;
         self.classes.iter().try_for_each(|class| self.check_class(class))
     }
 }
@@ -172,9 +184,13 @@ impl JointWorld {
     fn check_class(&self, class: &JointClass) -> Result<(), WorldError> {
         let share = |share: f64| (0.0..=1.0).contains(&share);
         self.expect("class.shells", class.shells, share(class.shells), "a share")?;
-        let mut named =
-            class.counts.iter().chain(&class.refuses).chain(class.content_blocked.iter().flat_map(|w| &w.who));
-        let unknown = named.find(|name| !self.fetchers.iter().any(|fetcher| fetcher.name == **name));
+        let mut named = class
+            .counts
+            .iter()
+            .chain(&class.refuses)
+            .chain(class.content_blocked.iter().flat_map(|w| &w.who));
+        let unknown =
+            named.find(|name| !self.fetchers.iter().any(|fetcher| fetcher.name == **name));
         self.expect(
             "class.counts, refuses, content_blocked.who",
             format_args!("{unknown:?}"),
@@ -183,16 +199,33 @@ impl JointWorld {
         )?;
         let requests = match &class.page_requests {
             Draw::Range([from, to]) => *from >= 1.0 && from <= to && *to <= 500.0,
-            Draw::Any { any } => !any.is_empty() && any.iter().all(|value| (1.0..=500.0).contains(value)),
+            Draw::Any { any } => {
+                !any.is_empty() && any.iter().all(|value| (1.0..=500.0).contains(value))
+            }
         };
         let got = format_args!("{:?}", class.page_requests);
         self.expect("class.page_requests", got, requests, "1 to 500, in order")?;
         if let Some(content_blocked) = &class.content_blocked {
-            self.expect("class.content_blocked.share", content_blocked.share, share(content_blocked.share), "a share")?;
+            self.expect(
+                "class.content_blocked.share",
+                content_blocked.share,
+                share(content_blocked.share),
+                "a share",
+            )?;
             let from = content_blocked.from_h;
-            self.expect("class.content_blocked.from_h", from, (0.0..=1000.0).contains(&from), "hours")?;
+            self.expect(
+                "class.content_blocked.from_h",
+                from,
+                (0.0..=1000.0).contains(&from),
+                "hours",
+            )?;
         }
         let hosts = class.limit.hosts_a_site;
-        self.expect("class.limit.hosts_a_site", hosts, hosts == 1, "1: each host is a separate site")
+        self.expect(
+            "class.limit.hosts_a_site",
+            hosts,
+            hosts == 1,
+            "1: each host is a separate site",
+        )
     }
 }

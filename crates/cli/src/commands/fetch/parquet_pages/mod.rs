@@ -1,12 +1,13 @@
 //! Delivered pages as a data set in Apache Parquet: the store of `fetch --parquet FILE`.
 //!
-//! A Parquet file can be read only once its end is written, and then nothing can be added to it. So pages first go to
-//! `FILE.rows`, where each of them survives the end of the process. When that file is large enough, and at the end of
-//! the run, its rows become the file of the data set: `FILE`, then `FILE-00001` and so on. `spool` has the rows, `shard`
-//! the Parquet.
+//! A Parquet file can be read only once its end is written, and then nothing can be added to it. So
+//! pages first go to `FILE.rows`, where each of them survives the end of the process. When that
+//! file is large enough, and at the end of the run, its rows become the file of the data set:
+//! `FILE`, then `FILE-00001` and so on. `spool` has the rows, `shard` the Parquet.
 //!
-//! Invariants: a page that was stored is in `FILE.rows` or in one file of the data set, also after a kill at any moment.
-//! A file of the data set appears under its name when it is complete, and is never changed.
+//! Invariants: a page that was stored is in `FILE.rows` or in one file of the data set, also after
+//! a kill at any moment. A file of the data set appears under its name when it is complete, and is
+//! never changed.
 //!
 //! Must not know: how pages are fetched, and how results are shown.
 
@@ -53,8 +54,9 @@ impl ParquetPages {
     }
 
     fn with_shards(file: &Path, shard_bytes: u64) -> Result<Self, Failure> {
-        let cannot =
-            |error: io::Error| Failure::failed(format_args!("--parquet: cannot write to {}: {error}", shown(file)));
+        let cannot = |error: io::Error| {
+            Failure::failed(format_args!("--parquet: cannot write to {}: {error}", shown(file)))
+        };
         let folder = folder_of(file);
         fs::create_dir_all(folder).map_err(cannot)?;
         if file.file_name().is_none() || file.is_dir() {
@@ -64,25 +66,42 @@ impl ParquetPages {
         let rows = rows_path(file);
         let opened = Spool::open(&rows, |id| shard::is_made_of(&newest_shard(file), id));
         let spool = opened.map_err(|error| match error {
-            SpoolError::Busy => Failure::refused(format_args!("{} is locked: another process writes it", shown(&rows)))
-                .advise("wait until the other process ends, or choose another file with --parquet"),
-            SpoolError::Foreign => Failure::refused(format_args!("{} has no rows of a data set", shown(&rows)))
-                .advise("nothing was changed: move it away, or choose another file with --parquet"),
+            SpoolError::Busy => Failure::refused(format_args!(
+                "{} is locked: another process writes it",
+                shown(&rows)
+            ))
+            .advise("wait until the other process ends, or choose another file with --parquet"),
+            SpoolError::Foreign => {
+                Failure::refused(format_args!("{} has no rows of a data set", shown(&rows))).advise(
+                    "nothing was changed: move it away, or choose another file with --parquet",
+                )
+            }
             SpoolError::Io(error) => cannot(error),
         })?;
         if spool.rows() > 0 {
             let pages = if spool.rows() == 1 { "page" } else { "pages" };
-            note(format_args!("fetchwise: {} has {} {pages} of an interrupted run", shown(&rows), spool.rows()));
+            note(format_args!(
+                "fetchwise: {} has {} {pages} of an interrupted run",
+                shown(&rows),
+                spool.rows()
+            ));
         }
         if spool.torn() > 0 {
-            note(format_args!("fetchwise: {} ended in the middle of a page, which is fetched again", shown(&rows)));
+            note(format_args!(
+                "fetchwise: {} ended in the middle of a page, which is fetched again",
+                shown(&rows)
+            ));
         }
         let path = next_shard(file);
-        Ok(Self { file: file.to_owned(), shard_bytes, open: Mutex::new(Some(OpenShard { spool, path })) })
+        Ok(Self {
+            file: file.to_owned(),
+            shard_bytes,
+            open: Mutex::new(Some(OpenShard { spool, path })),
+        })
     }
 
-    /// Writes the rest of the rows as the last file of the data set. Pages of requests that are still open are not
-    /// stored afterwards.
+    /// Writes the rest of the rows as the last file of the data set. Pages of requests that are
+    /// still open are not stored afterwards.
     pub(crate) fn finish(&self) -> Result<(), Failure> {
         let Some(open) = self.lock().take() else { return Ok(()) };
         let path = open.path.clone();
@@ -138,7 +157,10 @@ impl Store for ParquetPages {
 fn row(page: &Delivered<'_>) -> io::Result<Row> {
     let response = page.response;
     if response.body.len() > MAX_PAGE {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a page in Parquet has at most 1 GiB"));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "a page in Parquet has at most 1 GiB",
+        ));
     }
     let mut bytes = Vec::new();
     io::copy(&mut response.body.reader(), &mut bytes)?;

@@ -2,7 +2,8 @@
 //!
 //! Owns: its columns.
 //!
-//! Invariants: one row group is in memory at a time. A file gets its name when it is complete and on the disk.
+//! Invariants: one row group is in memory at a time. A file gets its name when it is complete and
+//! on the disk.
 //!
 //! Must not know: where rows come from.
 
@@ -30,7 +31,8 @@ use crate::setup::part_file::part_file;
 const GROUP_BYTES: usize = 64 << 20;
 /// The number of rows in a group.
 const GROUP_ROWS: usize = 16 << 10;
-/// The number of rows after which the writer looks whether a data page is full: pages of the web are long.
+/// The number of rows after which the writer looks whether a data page is full: pages of the web
+/// are long.
 const BATCH_ROWS: usize = 8;
 /// The key of the file's metadata that names the rows of which it was made.
 const ROWS_ID: &str = "fetchwise.rows";
@@ -73,7 +75,9 @@ pub(super) fn write(spool: &Spool, path: &Path) -> io::Result<()> {
 pub(super) fn is_made_of(path: &Path, id: &str) -> bool {
     let Ok(Ok(reader)) = File::open(path).map(SerializedFileReader::new) else { return false };
     let keys = reader.metadata().file_metadata().key_value_metadata();
-    keys.is_some_and(|keys| keys.iter().any(|pair| pair.key == ROWS_ID && pair.value.as_deref() == Some(id)))
+    keys.is_some_and(|keys| {
+        keys.iter().any(|pair| pair.key == ROWS_ID && pair.value.as_deref() == Some(id))
+    })
 }
 
 fn writer(to: File, id: &str) -> Result<SerializedFileWriter<File>, ParquetError> {
@@ -85,11 +89,18 @@ fn writer(to: File, id: &str) -> Result<SerializedFileWriter<File>, ParquetError
     for long in ["html", "body"] {
         properties = without_statistics(properties, long);
     }
-    SerializedFileWriter::new(to, Arc::new(parse_message_type(SCHEMA)?), Arc::new(properties.build()))
+    SerializedFileWriter::new(
+        to,
+        Arc::new(parse_message_type(SCHEMA)?),
+        Arc::new(properties.build()),
+    )
 }
 
 /// Smallest and largest values of pages help no query, and neither does a dictionary.
-fn without_statistics(properties: WriterPropertiesBuilder, column: &str) -> WriterPropertiesBuilder {
+fn without_statistics(
+    properties: WriterPropertiesBuilder,
+    column: &str,
+) -> WriterPropertiesBuilder {
     let column = ColumnPath::from(column);
     properties
         .set_column_statistics_enabled(column.clone(), EnabledStatistics::None)
@@ -97,9 +108,13 @@ fn without_statistics(properties: WriterPropertiesBuilder, column: &str) -> Writ
 }
 
 /// Writes `rows` as a row group.
-fn write_group(writer: &mut SerializedFileWriter<File>, rows: Vec<Row>) -> Result<(), ParquetError> {
+fn write_group(
+    writer: &mut SerializedFileWriter<File>,
+    rows: Vec<Row>,
+) -> Result<(), ParquetError> {
     let mut group = writer.next_row_group()?;
-    let text = |of: fn(&Row) -> &str| rows.iter().map(|row| ByteArray::from(of(row))).collect::<Vec<_>>();
+    let text =
+        |of: fn(&Row) -> &str| rows.iter().map(|row| ByteArray::from(of(row))).collect::<Vec<_>>();
     write_column::<_, ByteArrayType>(&mut group, &text(|row| &row.url), None, None)?;
     write_column::<_, ByteArrayType>(&mut group, &text(|row| &row.final_url), None, None)?;
     write_column::<_, Int32Type>(
@@ -108,13 +123,29 @@ fn write_group(writer: &mut SerializedFileWriter<File>, rows: Vec<Row>) -> Resul
         None,
         None,
     )?;
-    let types = rows.iter().filter_map(|row| row.content_type.as_deref()).map(ByteArray::from).collect::<Vec<_>>();
-    write_column::<_, ByteArrayType>(&mut group, &types, Some(&levels(&rows, |row| row.content_type.is_some())), None)?;
+    let types = rows
+        .iter()
+        .filter_map(|row| row.content_type.as_deref())
+        .map(ByteArray::from)
+        .collect::<Vec<_>>();
+    write_column::<_, ByteArrayType>(
+        &mut group,
+        &types,
+        Some(&levels(&rows, |row| row.content_type.is_some())),
+        None,
+    )?;
     write_column::<_, ByteArrayType>(&mut group, &text(|row| &row.fetcher), None, None)?;
-    write_column::<_, Int64Type>(&mut group, &rows.iter().map(|row| row.fetched_at).collect::<Vec<_>>(), None, None)?;
+    write_column::<_, Int64Type>(
+        &mut group,
+        &rows.iter().map(|row| row.fetched_at).collect::<Vec<_>>(),
+        None,
+        None,
+    )?;
     let (html, body) = (levels(&rows, |row| row.is_text), levels(&rows, |row| !row.is_text));
     let (text, other): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.is_text);
-    let contents = |rows: Vec<Row>| rows.into_iter().map(|row| ByteArray::from(row.content)).collect::<Vec<_>>();
+    let contents = |rows: Vec<Row>| {
+        rows.into_iter().map(|row| ByteArray::from(row.content)).collect::<Vec<_>>()
+    };
     write_column::<_, ByteArrayType>(&mut group, &contents(text), Some(&html), None)?;
     write_column::<_, ByteArrayType>(&mut group, &contents(other), Some(&body), None)?;
     group.close().map(drop)

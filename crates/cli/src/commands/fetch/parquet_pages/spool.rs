@@ -1,10 +1,10 @@
 //! The rows of the next file of a data set, in a file to which rows can be appended.
 //!
-//! The file begins with a line that names it. Then come frames: the length of the head and of the content, a checksum of
-//! both, the head as JSON, and the content.
+//! The file begins with a line that names it. Then come frames: the length of the head and of the
+//! content, a checksum of both, the head as JSON, and the content.
 //!
-//! Invariants: a row that was appended survives the end of the process. After a crash the file is cut after its last
-//! whole row. One process at a time has the file open.
+//! Invariants: a row that was appended survives the end of the process. After a crash the file is
+//! cut after its last whole row. One process at a time has the file open.
 //!
 //! Must not know: Parquet.
 
@@ -70,8 +70,9 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// Opens the rows at `path`, and creates the file if it is missing. `is_written` says whether a file of the data set
-    /// was made of the rows with this id: the process ended before it could remove them.
+    /// Opens the rows at `path`, and creates the file if it is missing. `is_written` says whether a
+    /// file of the data set was made of the rows with this id: the process ended before it could
+    /// remove them.
     pub(super) fn open(path: &Path, is_written: impl Fn(&str) -> bool) -> Result<Self, SpoolError> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         // On systems without locks, the file is not locked.
@@ -81,12 +82,18 @@ impl Spool {
         let len = file.metadata()?.len();
         let mut line = String::new();
         (&file).take(HEAD_LINE).read_to_string(&mut line).map_err(|_| SpoolError::Foreign)?;
-        let id = line.strip_prefix(MAGIC).and_then(|rest| rest.strip_suffix('\n')).map(str::to_owned);
+        let id =
+            line.strip_prefix(MAGIC).and_then(|rest| rest.strip_suffix('\n')).map(str::to_owned);
         // A new file, or one whose first line is incomplete.
-        let is_new = len < HEAD_LINE && line.bytes().zip(MAGIC.bytes()).all(|(found, expected)| found == expected);
+        let is_new = len < HEAD_LINE
+            && line.bytes().zip(MAGIC.bytes()).all(|(found, expected)| found == expected);
         let mut spool = match id {
-            Some(id) => Self { path: path.to_owned(), file, id, rows: 0, bytes: HEAD_LINE, torn: 0 },
-            None if is_new => Self { path: path.to_owned(), file, id: String::new(), rows: 0, bytes: 0, torn: 0 },
+            Some(id) => {
+                Self { path: path.to_owned(), file, id, rows: 0, bytes: HEAD_LINE, torn: 0 }
+            }
+            None if is_new => {
+                Self { path: path.to_owned(), file, id: String::new(), rows: 0, bytes: 0, torn: 0 }
+            }
             None => return Err(SpoolError::Foreign),
         };
         if is_new || is_written(&spool.id) {
@@ -171,7 +178,12 @@ impl Rows {
         }
         self.from.read_exact(&mut prefix)?;
         let number = |range: std::ops::Range<usize>| {
-            prefix.get(range).unwrap_or_default().iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+            prefix
+                .get(range)
+                .unwrap_or_default()
+                .iter()
+                .rev()
+                .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
         };
         let (head_len, content_len, checksum) = (number(0..4), number(4..12), number(12..20));
         let Some(len) = content_len.checked_add(head_len + PREFIX as u64) else { return Ok(None) };

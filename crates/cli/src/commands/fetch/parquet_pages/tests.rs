@@ -1,6 +1,8 @@
-//! Tests of data sets: what a reader finds in their files after a run, and after one that did not end.
+//! Tests of data sets: what a reader finds in their files after a run, and after one that did not
+//! end.
 //!
-//! Owns: nothing of the product. Invariants: each file is read back with the crate that other programs use.
+//! Owns: nothing of the product. Invariants: each file is read back with the crate that other
+//! programs use.
 
 use std::io::Write as _;
 
@@ -14,10 +16,17 @@ use url::Url;
 
 const AT: Timestamp = Timestamp::from_millis(1_790_000_000_123);
 
-fn put(pages: &ParquetPages, path: &str, content_type: Option<&str>, body: &[u8]) -> io::Result<PathBuf> {
+fn put(
+    pages: &ParquetPages,
+    path: &str,
+    content_type: Option<&str>,
+    body: &[u8],
+) -> io::Result<PathBuf> {
     let url = Url::parse("https://e.org/").unwrap().join(path).unwrap();
-    let headers = content_type.map(|value| Header::new("Content-Type", value)).into_iter().collect();
-    let response = Response::new(200, headers, Body::in_memory(body.to_vec()), url.join("/landed").unwrap());
+    let headers =
+        content_type.map(|value| Header::new("Content-Type", value)).into_iter().collect();
+    let response =
+        Response::new(200, headers, Body::in_memory(body.to_vec()), url.join("/landed").unwrap());
     pages.put(&Delivered::new(&url, &response, "direct_access", AT))
 }
 
@@ -31,7 +40,8 @@ fn read(path: &Path) -> (Vec<Vec<String>>, usize) {
         other => other.to_string(),
     };
     let rows = reader.get_row_iter(None).unwrap();
-    let rows = rows.map(|row| row.unwrap().get_column_iter().map(|(_, field)| text(field)).collect());
+    let rows =
+        rows.map(|row| row.unwrap().get_column_iter().map(|(_, field)| text(field)).collect());
     (rows.collect(), reader.metadata().num_row_groups())
 }
 
@@ -54,11 +64,17 @@ fn text_is_decoded_and_anything_else_keeps_its_bytes() {
     let of = |row: usize, columns: std::ops::Range<usize>| rows[row][columns].to_vec();
     assert_eq!((rows.len(), groups), (4, 1));
     let landed = "https://e.org/landed";
-    assert_eq!(of(0, 0..5), ["https://e.org/a", landed, "200", "text/html; charset=windows-1251", "direct_access"]);
+    assert_eq!(
+        of(0, 0..5),
+        ["https://e.org/a", landed, "200", "text/html; charset=windows-1251", "direct_access"]
+    );
     assert!(rows[0][5].starts_with("2026-09-21"), "{}", rows[0][5]);
     assert_eq!(of(0, 6..8), ["<p>Пр", ""]);
     assert_eq!(of(1, 6..8), ["", "[137, 80, 78, 71]"]);
-    assert_eq!((of(2, 3..4), of(2, 6..7)), (vec![String::new()], vec!["<!doctype html><title>C</title>".to_owned()]));
+    assert_eq!(
+        (of(2, 3..4), of(2, 6..7)),
+        (vec![String::new()], vec!["<!doctype html><title>C</title>".to_owned()])
+    );
     assert_eq!(fs::read_dir(dir.path().join("below")).unwrap().count(), 1, "nothing else is left");
     assert!(put(&pages, "e", None, b"").is_err(), "a page that comes too late is not stored");
 }
@@ -69,13 +85,17 @@ fn a_large_data_set_continues_in_numbered_files_and_so_does_the_next_run() {
     let file = dir.path().join("pages.parquet");
     let pages = ParquetPages::with_shards(&file, 3000).unwrap();
     let body = [b'x'; 1000];
-    let named: Vec<PathBuf> = (0..5).map(|n| put(&pages, &n.to_string(), Some("text/plain"), &body).unwrap()).collect();
+    let named: Vec<PathBuf> =
+        (0..5).map(|n| put(&pages, &n.to_string(), Some("text/plain"), &body).unwrap()).collect();
     let second = dir.path().join("pages-00001.parquet");
     let third = dir.path().join("pages-00002.parquet");
     assert_eq!(named.iter().collect::<Vec<_>>(), [&file, &file, &second, &second, &third]);
     assert_eq!(paths_of(&file), ["0", "1"], "a full file is complete while the run goes on");
     pages.finish().unwrap();
-    assert_eq!((paths_of(&second), paths_of(&named[4])), (vec!["2".to_owned(), "3".to_owned()], vec!["4".to_owned()]));
+    assert_eq!(
+        (paths_of(&second), paths_of(&named[4])),
+        (vec!["2".to_owned(), "3".to_owned()], vec!["4".to_owned()])
+    );
     let again = ParquetPages::open(&file).unwrap();
     assert_eq!(put(&again, "5", None, b"").unwrap(), dir.path().join("pages-00003.parquet"));
     again.finish().unwrap();
@@ -148,7 +168,9 @@ fn rows_of_another_process_and_other_files_are_left_alone() {
     let refused = |file: &Path| ParquetPages::open(file).map(drop).unwrap_err().exit();
     assert_eq!(refused(&file), crate::terminal::exit::Exit::Refused);
     pages.finish().unwrap();
-    for foreign in ["a file of mine, longer than the line that begins rows of a data set", "mine", "\u{e9}"] {
+    for foreign in
+        ["a file of mine, longer than the line that begins rows of a data set", "mine", "\u{e9}"]
+    {
         fs::write(rows_path(&file), foreign).unwrap();
         assert_eq!(refused(&file), crate::terminal::exit::Exit::Refused);
         assert_eq!(fs::read_to_string(rows_path(&file)).unwrap(), foreign);

@@ -1,8 +1,9 @@
 //! Tables of a PocketBase database, read with SQLite.
 //!
-//! Invariants: a missing table or column counts as empty, except the columns that an attempt requires. Attempts come in
-//! the order of their times. The file may come from anyone: only ordinary tables are read, once their pages are found
-//! sound, and the work is bounded by the length of the file.
+//! Invariants: a missing table or column counts as empty, except the columns that an attempt
+//! requires. Attempts come in the order of their times. The file may come from anyone: only
+//! ordinary tables are read, once their pages are found sound, and the work is bounded by the
+//! length of the file.
 //!
 //! Must not know: the meaning of rows.
 
@@ -58,8 +59,8 @@ const MAX_VALUE_BYTES: i32 = 16 << 20;
 const MAX_SQL_BYTES: i32 = 1 << 20;
 /// The memory of SQLite, for the whole process.
 const MAX_HEAP_BYTES: i64 = 256 << 20;
-/// The steps of SQLite's machine that any file may take, and those per byte of the file. Reading, sorting and joining
-/// takes about a hundred steps for a row, and a row has dozens of bytes.
+/// The steps of SQLite's machine that any file may take, and those per byte of the file. Reading,
+/// sorting and joining takes about a hundred steps for a row, and a row has dozens of bytes.
 const STEPS: (u64, u64) = (50_000_000, 100);
 /// The steps between two checks of their number.
 const CHECK_EVERY: i32 = 10_000;
@@ -80,7 +81,8 @@ impl Database {
                 .advise("give pb_data/data.db of PocketBase, or its directory"));
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = open_within_limits(&path, flags).map_err(|error| unreadable(&path, &error))?;
+        let connection =
+            open_within_limits(&path, flags).map_err(|error| unreadable(&path, &error))?;
         let name = path.to_string_lossy().into_owned();
         let database = Self { connection, path, name };
         for table in TABLES {
@@ -93,8 +95,8 @@ impl Database {
         Ok(database)
     }
 
-    /// Checks that a table, if it is there, is an ordinary one whose pages are sound. A view or a virtual table runs what
-    /// the file says, and damaged pages can lead in circles.
+    /// Checks that a table, if it is there, is an ordinary one whose pages are sound. A view or a
+    /// virtual table runs what the file says, and damaged pages can lead in circles.
     fn check(&self, table: &str) -> Result<(), Failure> {
         let fail = |error: rusqlite::Error| self.unreadable(&error);
         let sql = "SELECT type, coalesce(sql, '') FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE AND type IN ('table', 'view')";
@@ -105,17 +107,25 @@ impl Database {
             Err(Failure::usage(format_args!("{}: {table} is {what}", self.name))
                 .advise("give PocketBase's own database, whose collections are tables"))
         };
-        let is_virtual = definition.split_whitespace().nth(1).is_some_and(|word| word.eq_ignore_ascii_case("virtual"));
+        let is_virtual = definition
+            .split_whitespace()
+            .nth(1)
+            .is_some_and(|word| word.eq_ignore_ascii_case("virtual"));
         match &*kind {
             "table" if is_virtual => return refuse("a virtual table"),
             "table" => {}
             _ => return refuse("a view"),
         }
-        if self.connection.prepare(&format!("SELECT rowid FROM {table}")).is_err_and(|error| is_of_sql(&error)) {
+        if self
+            .connection
+            .prepare(&format!("SELECT rowid FROM {table}"))
+            .is_err_and(|error| is_of_sql(&error))
+        {
             return refuse("a table without row numbers");
         }
         let check = format!("SELECT * FROM pragma_quick_check('{table}') LIMIT 1");
-        let found: String = self.connection.query_row(&check, (), |row| row.get(0)).map_err(fail)?;
+        let found: String =
+            self.connection.query_row(&check, (), |row| row.get(0)).map_err(fail)?;
         match &*found {
             "ok" => Ok(()),
             damage => Err(Failure::failed(format_args!(
@@ -133,24 +143,39 @@ impl Database {
 
     /// Returns the number of rows of a table.
     pub(super) fn count(&self, table: &str) -> Result<u64, Failure> {
-        let count = self.connection.query_row(&format!("SELECT count(*) FROM {table}"), (), |row| row.get::<_, i64>(0));
+        let count =
+            self.connection.query_row(&format!("SELECT count(*) FROM {table}"), (), |row| {
+                row.get::<_, i64>(0)
+            });
         Ok(count.map_err(|error| self.unreadable(&error))?.unsigned_abs())
     }
 
     /// Passes each attempt with its heuristics to `f`, the oldest first.
-    pub(super) fn attempts(&self, mut f: impl FnMut(ReadRow) -> Result<(), Failure>) -> Result<(), Failure> {
+    pub(super) fn attempts(
+        &self,
+        mut f: impl FnMut(ReadRow) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let columns = self.columns("fetcher_attempts")?;
-        if let Some(missing) = ATTEMPT[..NEEDED].iter().find(|names| present(&columns, names).is_none()) {
-            return Err(Failure::failed(format_args!("{}: fetcher_attempts has no column {}", self.name, missing[0])));
+        if let Some(missing) =
+            ATTEMPT[..NEEDED].iter().find(|names| present(&columns, names).is_none())
+        {
+            return Err(Failure::failed(format_args!(
+                "{}: fetcher_attempts has no column {}",
+                self.name, missing[0]
+            )));
         }
-        let chosen: Vec<String> = ATTEMPT.iter().map(|names| column("a", &columns, names)).collect();
+        let chosen: Vec<String> =
+            ATTEMPT.iter().map(|names| column("a", &columns, names)).collect();
         let tags = self.columns("attempt_heuristics")?;
-        let has_tags =
-            present(&tags, &["attempt"]).is_some() && HEURISTIC[..2].iter().all(|n| present(&tags, n).is_some());
+        let has_tags = present(&tags, &["attempt"]).is_some()
+            && HEURISTIC[..2].iter().all(|n| present(&tags, n).is_some());
         let (chosen_tags, join): (Vec<String>, &str) = match has_tags {
             // Each of several attempts with one id would get all heuristics of that id.
             true if self.has_shared_id()? => {
-                return Err(Failure::failed(format_args!("{}: fetcher_attempts has an id more than once", self.name)));
+                return Err(Failure::failed(format_args!(
+                    "{}: fetcher_attempts has an id more than once",
+                    self.name
+                )));
             }
             true => (
                 HEURISTIC.iter().map(|names| column("h", &tags, names)).collect(),
@@ -174,8 +199,13 @@ impl Database {
                 if let Some((_, done)) = current.take() {
                     f(done.end())?;
                 }
-                current =
-                    Some((number, AttemptReader::begin(number, values::<{ ATTEMPT.len() }>(row, 1).map_err(fail)?)));
+                current = Some((
+                    number,
+                    AttemptReader::begin(
+                        number,
+                        values::<{ ATTEMPT.len() }>(row, 1).map_err(fail)?,
+                    ),
+                ));
             }
             if let Some((_, reading)) = &mut current {
                 reading.tag(values::<{ HEURISTIC.len() }>(row, 1 + ATTEMPT.len()).map_err(fail)?);
@@ -194,7 +224,8 @@ impl Database {
         found.map(|found| found.is_some()).map_err(|error| self.unreadable(&error))
     }
 
-    /// Returns the links by id. Leaves out links whose URL cannot be fetched: they can have no attempts either.
+    /// Returns the links by id. Leaves out links whose URL cannot be fetched: they can have no
+    /// attempts either.
     pub(super) fn links(&self) -> Result<HashMap<String, LinkRow>, Failure> {
         let mut links = HashMap::new();
         self.each("links", &LINK, 2, |values| {
@@ -208,20 +239,26 @@ impl Database {
     /// Returns the router table: domains and fetchers, ordered by domain.
     pub(super) fn routes(&self) -> Result<Vec<(String, String)>, Failure> {
         let mut routes = Vec::new();
-        self.each("fetcher_router", &[&["domain"], &["fetcher"]], 2, |[domain, fetcher]: [Value; 2]| {
-            if let (Value::Text(domain), Value::Text(fetcher)) = (domain, fetcher)
-                && !domain.trim().is_empty()
-                && !fetcher.trim().is_empty()
-            {
-                routes.push((domain.trim().to_owned(), fetcher.trim().to_owned()));
-            }
-        })?;
+        self.each(
+            "fetcher_router",
+            &[&["domain"], &["fetcher"]],
+            2,
+            |[domain, fetcher]: [Value; 2]| {
+                if let (Value::Text(domain), Value::Text(fetcher)) = (domain, fetcher)
+                    && !domain.trim().is_empty()
+                    && !fetcher.trim().is_empty()
+                {
+                    routes.push((domain.trim().to_owned(), fetcher.trim().to_owned()));
+                }
+            },
+        )?;
         routes.sort();
         routes.dedup();
         Ok(routes)
     }
 
-    /// Passes each row of a table to `f`; no row if the table or one of the first `needed` columns is missing.
+    /// Passes each row of a table to `f`; no row if the table or one of the first `needed` columns
+    /// is missing.
     fn each<const N: usize>(
         &self,
         table: &str,
@@ -247,7 +284,8 @@ impl Database {
     /// Returns the columns of a table; none if the table is missing.
     fn columns(&self, table: &str) -> Result<Vec<String>, Failure> {
         let fail = |error: rusqlite::Error| self.unreadable(&error);
-        let mut statement = self.connection.prepare("SELECT name FROM pragma_table_info(?1)").map_err(fail)?;
+        let mut statement =
+            self.connection.prepare("SELECT name FROM pragma_table_info(?1)").map_err(fail)?;
         let names = statement.query_map([table], |row| row.get(0)).map_err(fail)?;
         names.collect::<Result<_, _>>().map_err(fail)
     }
@@ -261,7 +299,8 @@ impl Database {
 fn open_within_limits(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(path, flags)?;
     let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let mut left = STEPS.0.saturating_add(bytes.saturating_mul(STEPS.1)) / CHECK_EVERY.unsigned_abs() as u64;
+    let mut left =
+        STEPS.0.saturating_add(bytes.saturating_mul(STEPS.1)) / CHECK_EVERY.unsigned_abs() as u64;
     let is_over = move || {
         left = left.saturating_sub(1);
         left == 0
@@ -307,7 +346,10 @@ fn unreadable(path: &Path, error: &rusqlite::Error) -> Failure {
 
 /// Returns the first of `names` that is a column.
 fn present<'n>(columns: &[String], names: &[&'n str]) -> Option<&'n str> {
-    names.iter().copied().find(|name| columns.iter().any(|column| column.eq_ignore_ascii_case(name)))
+    names
+        .iter()
+        .copied()
+        .find(|name| columns.iter().any(|column| column.eq_ignore_ascii_case(name)))
 }
 
 fn column(table: &str, columns: &[String], names: &[&str]) -> String {

@@ -2,8 +2,8 @@
 //!
 //! `database` reads the tables, `row` converts the rows.
 //!
-//! Invariants: the database is never written. Importing it again, also after it has grown, leaves each attempt in the
-//! log once.
+//! Invariants: the database is never written. Importing it again, also after it has grown, leaves
+//! each attempt in the log once.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -51,7 +51,12 @@ struct ImportCounts {
 }
 
 /// Imports the database at `path`, or the one in that directory.
-pub(super) fn run(path: &Path, args: &ImportArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn run(
+    path: &Path,
+    args: &ImportArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
     let database = Database::open(path)?;
     let links = database.links()?;
     let into = Directory::open(args, settings)?;
@@ -83,7 +88,8 @@ impl LinkNames<'_> {
         if self.with_ids { &link.id } else { &link.url }
     }
 
-    /// Returns the name of an attempt's link; none, which stands for the URL, if the link's row is missing.
+    /// Returns the name of an attempt's link; none, which stands for the URL, if the link's row is
+    /// missing.
     fn of_attempt<'a>(&'a self, row: &'a AttemptRow) -> Option<&'a str> {
         let id = row.link.as_deref().filter(|id| !id.is_empty())?;
         if self.with_ids { Some(id) } else { self.links.get(id).map(|link| link.url.as_str()) }
@@ -95,7 +101,9 @@ fn links_in_log(dir: &Path) -> Result<HashMap<String, Timestamp>, Failure> {
     let mut seen = HashMap::new();
     journal::replay(dir, |_, entry| {
         if let Entry::Link(link) = entry {
-            seen.entry(link.link).and_modify(|at: &mut Timestamp| *at = (*at).max(link.at)).or_insert(link.at);
+            seen.entry(link.link)
+                .and_modify(|at: &mut Timestamp| *at = (*at).max(link.at))
+                .or_insert(link.at);
         }
     })?;
     Ok(seen)
@@ -107,7 +115,10 @@ fn attempts(
     target: &mut Target<'_>,
     imported: &mut ImportCounts,
 ) -> Result<(), Failure> {
-    let bar = bar(Some(database.count("fetcher_attempts")?), "{bar:40} {human_pos}/{human_len} attempts {eta}");
+    let bar = bar(
+        Some(database.count("fetcher_attempts")?),
+        "{bar:40} {human_pos}/{human_len} attempts {eta}",
+    );
     database.attempts(|read| {
         bar.inc(1);
         imported.attempts.lines += 1;
@@ -136,7 +147,8 @@ fn attempts(
     Ok(())
 }
 
-/// Writes the state of a link that is paused or at risk, unless the log has a later one. Returns whether it did.
+/// Writes the state of a link that is paused or at risk, unless the log has a later one. Returns
+/// whether it did.
 fn keep_link(
     journal: &Journal,
     link: &LinkRow,
@@ -147,11 +159,17 @@ fn keep_link(
     let at = link.state.last_attempt_at.unwrap_or(now).min(now);
     let is_at_risk = link.state.risk_level > 0 || link.state.paused_until.is_some();
     // A row without a time has an unknown age: the state in the log takes precedence.
-    let is_known = seen.get(name).is_some_and(|known| link.state.last_attempt_at.is_none() || *known >= at);
+    let is_known =
+        seen.get(name).is_some_and(|known| link.state.last_attempt_at.is_none() || *known >= at);
     if !is_at_risk || is_known {
         return Ok(false);
     }
-    journal.append_link(&LinkEntry { link: name.to_owned(), domain: link.domain.clone(), state: link.state, at })?;
+    journal.append_link(&LinkEntry {
+        link: name.to_owned(),
+        domain: link.domain.clone(),
+        state: link.state,
+        at,
+    })?;
     Ok(true)
 }
 
@@ -167,7 +185,8 @@ fn routes(database: &Database, dir: &Path, imported: &mut ImportCounts) -> Resul
         .try_for_each(|record| file.write_record(record))
         .and_then(|()| Ok(file.flush()?));
     written.map_err(|error| cannot_write(&path, error))?;
-    // A table that names a domain twice is written anyway: a person has to choose one of the two routes.
+    // A table that names a domain twice is written anyway: a person has to choose one of the two
+    // routes.
     if let Err(error) = load_route_table(&path) {
         note(format_args!("warning: the imported router table is invalid: {error}"));
     }
@@ -199,7 +218,11 @@ fn overrides(
     let path = dir.join(LINKS_FILE);
     let mut text = String::new();
     for (link, learning) in &chosen {
-        let line = Line { url: &link.url, id: with_link_ids.then_some(link.id.as_str()), learning: *learning };
+        let line = Line {
+            url: &link.url,
+            id: with_link_ids.then_some(link.id.as_str()),
+            learning: *learning,
+        };
         text.push_str(&serde_json::to_string(&line).map_err(Failure::failed)?);
         text.push('\n');
     }

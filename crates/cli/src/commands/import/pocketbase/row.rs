@@ -1,7 +1,7 @@
 //! Conversion of rows of a PocketBase database.
 //!
-//! Owns: how an attempt becomes a line for `import`, so that both follow the same rules; which contradictions are
-//! corrected, and which are errors.
+//! Owns: how an attempt becomes a line for `import`, so that both follow the same rules; which
+//! contradictions are corrected, and which are errors.
 //!
 //! Invariants: the same row always gives the same line, including the id.
 //!
@@ -62,11 +62,24 @@ pub(super) struct AttemptReader(Result<AttemptRow, ReadRow>);
 impl AttemptReader {
     /// Starts with the row itself. `number` identifies a row without an id.
     pub(super) fn begin(number: i64, values: [Value; 11]) -> Self {
-        let [id, url, fetcher, success, attempted_at, link, is_banned, error_type, http_status, headers, duration] =
-            values;
+        let [
+            id,
+            url,
+            fetcher,
+            success,
+            attempted_at,
+            link,
+            is_banned,
+            error_type,
+            http_status,
+            headers,
+            duration,
+        ] = values;
         let id = text(id).filter(|id| !id.is_empty()).unwrap_or_else(|| format!("row {number}"));
         let unusable = |error: String| Self(Err(ReadRow::Invalid { row: id.clone(), error }));
-        let Some(url) = text(url).filter(|url| !url.is_empty()) else { return unusable("url is empty".to_owned()) };
+        let Some(url) = text(url).filter(|url| !url.is_empty()) else {
+            return unusable("url is empty".to_owned());
+        };
         if url.starts_with(BOOTSTRAP) {
             return Self(Err(ReadRow::Bootstrap));
         }
@@ -80,7 +93,12 @@ impl AttemptReader {
             Value::Null => false,
             other => match yes(other) {
                 Some(banned) => banned,
-                None => return unusable(format!("is_banned is {}: expected true or false", shown(other))),
+                None => {
+                    return unusable(format!(
+                        "is_banned is {}: expected true or false",
+                        shown(other)
+                    ));
+                }
             },
         };
         let (headers, headers_are_bad) = read_headers(text(headers));
@@ -92,7 +110,9 @@ impl AttemptReader {
             success,
             attempted_at,
             is_banned,
-            error_type: text(error_type).map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()),
+            error_type: text(error_type)
+                .map(|name| name.trim().to_owned())
+                .filter(|name| !name.is_empty()),
             // PocketBase stores 0 for an unset number.
             http_status: whole(&http_status).filter(|status| *status != 0),
             headers,
@@ -105,14 +125,21 @@ impl AttemptReader {
     /// Adds a heuristic; ignores one without a type.
     pub(super) fn tag(&mut self, [kind, value, importance]: [Value; 3]) {
         let Ok(row) = &mut self.0 else { return };
-        let (Some(kind), Some(value)) = (text(kind).filter(|kind| !kind.is_empty()), text(value)) else { return };
+        let (Some(kind), Some(value)) = (text(kind).filter(|kind| !kind.is_empty()), text(value))
+        else {
+            return;
+        };
         let importance = match importance {
             Value::Real(share) => Some(share),
             Value::Integer(share) => Some(share as f64),
             _ => None,
         };
         // PocketBase stores 0 for an unset number.
-        row.tags.push(TagRow { kind, value, importance: importance.filter(|share| *share > 0.0 && *share <= 1.0) });
+        row.tags.push(TagRow {
+            kind,
+            value,
+            importance: importance.filter(|share| *share > 0.0 && *share <= 1.0),
+        });
     }
 
     /// Ends the attempt after its last heuristic.
@@ -146,8 +173,9 @@ impl AttemptRow {
         (serde_json::Value::Object(line).to_string(), self.is_mended || contradicts)
     }
 
-    /// Returns the error and whether it was a ban, without contradictions. PocketBase kept a successful retry with the
-    /// error of the request before it; the kind of the error decides about a ban.
+    /// Returns the error and whether it was a ban, without contradictions. PocketBase kept a
+    /// successful retry with the error of the request before it; the kind of the error decides
+    /// about a ban.
     fn outcome(&self) -> (Option<&str>, Option<bool>, bool) {
         if self.success {
             return (None, None, self.error_type.is_some() || self.is_banned);
@@ -159,18 +187,21 @@ impl AttemptRow {
         }
     }
 
-    /// Returns the row's id if it is a UUID, else one derived from id and content: rows of two databases may have the
-    /// same numbers.
+    /// Returns the row's id if it is a UUID, else one derived from id and content: rows of two
+    /// databases may have the same numbers.
     fn uuid(&self) -> Uuid {
         self.id.parse().unwrap_or_else(|_| {
-            let content = [&self.id, &self.url, &self.fetcher, &time_json(&self.attempted_at).to_string()];
+            let content =
+                [&self.id, &self.url, &self.fetcher, &time_json(&self.attempted_at).to_string()];
             Uuid::new_v8(xxh3_128(content.map(String::as_str).join("\0").as_bytes()).to_be_bytes())
         })
     }
 
     /// Returns the heuristics of the URL and those of the row.
     fn heuristics(&self) -> serde_json::Value {
-        let own = Url::parse(&self.url).ok().and_then(|url| UrlFeatures::extract(&url).ok().map(|f| f.heuristics()));
+        let own = Url::parse(&self.url)
+            .ok()
+            .and_then(|url| UrlFeatures::extract(&url).ok().map(|f| f.heuristics()));
         let own = own.unwrap_or_default();
         let own = own.iter().map(|tag| json!({ "type": tag.kind, "value": tag.value }));
         let tags = self.tags.iter().map(|tag| match tag.importance {
@@ -195,7 +226,8 @@ pub(super) struct LinkRow {
 impl LinkRow {
     /// Reads a row; none for a row without an id, or with a URL that cannot be fetched.
     pub(super) fn read(values: [Value; 8]) -> Option<Self> {
-        let [id, url, paused_until, risk_level, attempt_count, last_attempt_at, wish, enabled] = values;
+        let [id, url, paused_until, risk_level, attempt_count, last_attempt_at, wish, enabled] =
+            values;
         let id = text(id).filter(|id| !id.is_empty())?;
         let mut url = parse(&text(url)?).ok()?;
         // As for the link of an attempt: without fragment and user info.
@@ -205,7 +237,9 @@ impl LinkRow {
         let state = LinkState {
             paused_until: time(&paused_until),
             risk_level: whole(&risk_level).unwrap_or(0).clamp(0, i64::from(MAX_RISK_LEVEL)) as u8,
-            attempt_count: whole(&attempt_count).and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
+            attempt_count: whole(&attempt_count)
+                .and_then(|count| u32::try_from(count).ok())
+                .unwrap_or(0),
             last_attempt_at: time(&last_attempt_at),
             hint: None,
         };
@@ -276,12 +310,16 @@ fn time_json(value: &Value) -> serde_json::Value {
     }
 }
 
-/// Returns headers as one object of texts, and whether some were unreadable. Go writes a list for each name.
+/// Returns headers as one object of texts, and whether some were unreadable. Go writes a list for
+/// each name.
 fn read_headers(text: Option<String>) -> (Option<serde_json::Value>, bool) {
-    let Some(text) = text.filter(|text| !matches!(text.trim(), "" | "null" | "{}" | "[]" | "\"\"")) else {
+    let Some(text) = text.filter(|text| !matches!(text.trim(), "" | "null" | "{}" | "[]" | "\"\""))
+    else {
         return (None, false);
     };
-    let Ok(serde_json::Value::Object(object)) = serde_json::from_str(&text) else { return (None, true) };
+    let Ok(serde_json::Value::Object(object)) = serde_json::from_str(&text) else {
+        return (None, true);
+    };
     let mut headers = Map::new();
     for (name, value) in object {
         let value = match value {

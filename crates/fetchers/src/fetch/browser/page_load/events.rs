@@ -1,6 +1,7 @@
 //! The events of Chromium that the state machine reads, with one type per event.
 //!
-//! A newer Chromium may omit fields that are not needed here; an event without a needed field does not parse.
+//! A newer Chromium may omit fields that are not needed here; an event without a needed field does
+//! not parse.
 
 use serde::Deserialize;
 

@@ -2,7 +2,8 @@
 //!
 //! Owns: which document is the page now, whether it failed, and whether it is done.
 //!
-//! Must not know: the clock and the connection. The tab has both, so all of this can be tested without a browser.
+//! Must not know: the clock and the connection. The tab has both, so all of this can be tested
+//! without a browser.
 
 mod document;
 mod events;
@@ -15,7 +16,10 @@ use url::Url;
 
 pub(super) use document::Document;
 use document::{host_of, is_download, is_rendered, is_same_site};
-use events::{AuthRequired, Data, Dialog, ExtraInfo, Failed, Finished, Navigated, Paused, Received, WillBeSent};
+use events::{
+    AuthRequired, Data, Dialog, ExtraInfo, Failed, Finished, Navigated, Paused, Received,
+    WillBeSent,
+};
 
 use super::cdp::Event;
 use super::errors;
@@ -102,7 +106,14 @@ pub(super) struct Failure {
 impl Failure {
     /// Returns a failure whose reason is known.
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), ask_proxy: None, local: false, limit: None, unsigned: false }
+        Self {
+            kind,
+            message: message.into(),
+            ask_proxy: None,
+            local: false,
+            limit: None,
+            unsigned: false,
+        }
     }
 
     /// Returns the failure of a page that exceeds `limit`.
@@ -154,7 +165,8 @@ pub(super) struct PageLoad {
     /// Requests that are signed, if any.
     signs: Option<SignatureScope>,
     host_headers: HostHeaders,
-    /// Loaders of requests, if those to the page's site get further headers: a request may be one of the document before.
+    /// Loaders of requests, if those to the page's site get further headers: a request may be one
+    /// of the document before.
     loaders: HashMap<String, String>,
     /// Head of a response to the main frame that nothing has taken yet.
     response_head: Option<(Url, Vec<Header>)>,
@@ -169,8 +181,8 @@ enum FinalState {
 }
 
 impl PageLoad {
-    /// Returns the state of a tab that was just told to navigate. `main_frame` is its top frame, and its proxy marks
-    /// responses with `proxy_mark`.
+    /// Returns the state of a tab that was just told to navigate. `main_frame` is its top frame,
+    /// and its proxy marks responses with `proxy_mark`.
     pub(super) fn new(
         main_frame: String,
         proxy_mark: String,
@@ -234,8 +246,9 @@ impl PageLoad {
         {
             document.headers.extend(cookies.iter().cloned());
         }
-        document.requests =
-            host_of(&document.url).and_then(|host| self.requests_by_host.get(&host)).map_or(1, |count| *count);
+        document.requests = host_of(&document.url)
+            .and_then(|host| self.requests_by_host.get(&host))
+            .map_or(1, |count| *count);
         Some(document)
     }
 
@@ -249,7 +262,11 @@ impl PageLoad {
         }
         if let Some((at, failure)) = &self.aborted {
             let until = *at + ABORT_GRACE;
-            return if now >= until { LoadState::Failed(failure.clone()) } else { LoadState::Wait(until) };
+            return if now >= until {
+                LoadState::Failed(failure.clone())
+            } else {
+                LoadState::Wait(until)
+            };
         }
         let readable = self.current.as_ref().is_some_and(|d| d.committed && d.finished);
         let read_at_latest = self.read_at_latest();
@@ -266,7 +283,11 @@ impl PageLoad {
         }
         if self.loaded.is_some() && self.in_flight.is_empty() {
             let until = self.changed + self.timeouts.quiet;
-            return if now >= until { LoadState::Ready } else { LoadState::Wait(until.min(read_at_latest)) };
+            return if now >= until {
+                LoadState::Ready
+            } else {
+                LoadState::Wait(until.min(read_at_latest))
+            };
         }
         LoadState::Wait(read_at_latest)
     }
@@ -324,7 +345,8 @@ impl PageLoad {
         }
     }
 
-    /// Parses an event that a newer Chromium may have changed; an event that does not parse is ignored.
+    /// Parses an event that a newer Chromium may have changed; an event that does not parse is
+    /// ignored.
     fn with<T: DeserializeOwned>(
         &mut self,
         event: &Event,
@@ -340,15 +362,18 @@ impl PageLoad {
     fn on_request(&mut self, event: WillBeSent, now: Instant) -> Action {
         // An event stream or a socket stays open as long as the page, so it is not waited for.
         let endless = matches!(event.kind.as_deref(), Some("EventSource" | "WebSocket" | "Ping"));
-        // The end of a frame's document is reported elsewhere if the frame has its own process. The load event waits
-        // for it.
+        // The end of a frame's document is reported elsewhere if the frame has its own process. The
+        // load event waits for it.
         let is_frame_document = event.kind.as_deref() == Some("Document")
             && event.frame_id.as_deref().is_some_and(|frame| frame != self.main_frame);
-        // Data in the page needs no network, and the end of a worker's script is reported to the worker.
-        let is_inline = ["blob:", "data:"].iter().any(|scheme| event.request.url.starts_with(scheme));
+        // Data in the page needs no network, and the end of a worker's script is reported to the
+        // worker.
+        let is_inline =
+            ["blob:", "data:"].iter().any(|scheme| event.request.url.starts_with(scheme));
         if !is_inline && let Some(host) = host_of(&event.request.url) {
             // For a page with more hosts than the maximum, only the first ones are counted.
-            if self.requests_by_host.len() < MAX_HOSTS || self.requests_by_host.contains_key(&host) {
+            if self.requests_by_host.len() < MAX_HOSTS || self.requests_by_host.contains_key(&host)
+            {
                 let count = self.requests_by_host.entry(host).or_default();
                 *count = count.saturating_add(1);
             }
@@ -381,7 +406,11 @@ impl PageLoad {
             }
             if self.hops > self.limits.max_redirects {
                 let max = self.limits.max_redirects;
-                self.fail_past(LimitMet::Redirects(max), ErrorKind::RedirectLoop, format!("more than {max} redirects"));
+                self.fail_past(
+                    LimitMet::Redirects(max),
+                    ErrorKind::RedirectLoop,
+                    format!("more than {max} redirects"),
+                );
             }
         }
         Action::None
@@ -416,10 +445,13 @@ impl PageLoad {
 
     /// Records cookies, which Chromium omits from all other events.
     fn on_extra_info(&mut self, event: ExtraInfo, _now: Instant) -> Action {
-        let cookies = event.headers.into_iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
+        let cookies =
+            event.headers.into_iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
         let cookies: Vec<Header> = cookies
             .filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())))
-            .flat_map(|(name, values)| values.lines().map(|v| Header::new(&*name, v)).collect::<Vec<_>>())
+            .flat_map(|(name, values)| {
+                values.lines().map(|v| Header::new(&*name, v)).collect::<Vec<_>>()
+            })
             .collect();
         if self.current.as_ref().is_some_and(|d| d.id == event.request_id) {
             self.cookies = Some((event.request_id, event.status_code, cookies));
@@ -428,7 +460,9 @@ impl PageLoad {
     }
 
     fn on_data(&mut self, event: Data, _now: Instant) -> Action {
-        let Some(current) = self.current.as_mut().filter(|d| d.id == event.request_id) else { return Action::None };
+        let Some(current) = self.current.as_mut().filter(|d| d.id == event.request_id) else {
+            return Action::None;
+        };
         current.decoded += event.data_length;
         current.encoded += event.encoded_data_length;
         let (decoded, encoded) = (current.decoded, current.encoded);
@@ -458,13 +492,15 @@ impl PageLoad {
 
     fn on_failed(&mut self, event: Failed, now: Instant) -> Action {
         self.ended(&event.request_id, now);
-        let Some(current) = self.current.as_mut().filter(|d| d.id == event.request_id) else { return Action::None };
+        let Some(current) = self.current.as_mut().filter(|d| d.id == event.request_id) else {
+            return Action::None;
+        };
         current.finished = true;
         if matches!(self.final_state, Some(FinalState::Raw(_))) {
             current.truncated = true;
         } else if current.committed {
-            // The body broke off. A script that stopped it (`window.stop()`) or another navigation is not a fault of
-            // the server.
+            // The body broke off. A script that stopped it (`window.stop()`) or another navigation
+            // is not a fault of the server.
             current.truncated = !errors::is_abort(&event.error_text);
             // No further events follow, not even the load event.
             self.loaded.get_or_insert(now);
@@ -491,7 +527,10 @@ impl PageLoad {
         } else if let Some(previous) = self.previous.take() {
             self.current = Some(previous);
         } else {
-            self.aborted = Some((now, Failure { message: "the navigation was cancelled".to_owned(), ..failure }));
+            self.aborted = Some((
+                now,
+                Failure { message: "the navigation was cancelled".to_owned(), ..failure },
+            ));
         }
     }
 
@@ -499,17 +538,22 @@ impl PageLoad {
         let main = event.frame_id.as_deref() == Some(self.main_frame.as_str())
             && event.resource_type.as_deref() == Some("Document");
         if event.is_outgoing() {
-            let (is_signed, gets_host_headers) = (self.is_signed(&event, main), self.gets_host_headers(&event, main));
+            let (is_signed, gets_host_headers) =
+                (self.is_signed(&event, main), self.gets_host_headers(&event, main));
             if is_signed || gets_host_headers {
                 return outgoing(event, is_signed, gets_host_headers);
             }
         }
         let request = event.request_id;
-        let Some(status) = event.response_status_code.filter(|_| main && self.final_state.is_none()) else {
+        let Some(status) =
+            event.response_status_code.filter(|_| main && self.final_state.is_none())
+        else {
             return Action::Continue(request);
         };
         // A link with the attribute `download` starts a request that is no navigation.
-        if event.network_id.is_none() && self.current.as_ref().is_some_and(|document| document.status.is_some()) {
+        if event.network_id.is_none()
+            && self.current.as_ref().is_some_and(|document| document.status.is_some())
+        {
             return Action::Cancel(request);
         }
         if let Some(id) = event.network_id
@@ -518,16 +562,23 @@ impl PageLoad {
             self.start(id, event.request.url.clone());
         }
         let Some(current) = &mut self.current else { return Action::Continue(request) };
-        let headers: Vec<Header> =
-            event.response_headers.unwrap_or_default().into_iter().map(|h| Header::new(h.name, h.value)).collect();
+        let headers: Vec<Header> = event
+            .response_headers
+            .unwrap_or_default()
+            .into_iter()
+            .map(|h| Header::new(h.name, h.value))
+            .collect();
         if self.signs.is_some() {
-            self.response_head = Url::parse(&event.request.url).ok().map(|url| (url, headers.clone()));
+            self.response_head =
+                Url::parse(&event.request.url).ok().map(|url| (url, headers.clone()));
         }
         // Nothing from the proxy arrives through a tunnel: there such a header is a server's.
-        let signed = header(&headers, ERROR_HEADER).filter(|_| event.request.url.starts_with("http://"));
+        let signed =
+            header(&headers, ERROR_HEADER).filter(|_| event.request.url.starts_with("http://"));
         if let Some(kind) = signed.and_then(|value| own_failure(value, &self.proxy_mark)) {
             let message = format!("the proxy reported {kind}");
-            let failure = Failure { ask_proxy: Some(event.request.url), ..Failure::new(kind, message) };
+            let failure =
+                Failure { ask_proxy: Some(event.request.url), ..Failure::new(kind, message) };
             self.stop(FinalState::Failed(failure));
             return Action::None;
         }
@@ -543,7 +594,8 @@ impl PageLoad {
         current.headers = headers;
         let headers = &current.headers;
         let head_bytes: usize = headers.iter().map(|h| h.name.len() + h.value.len() + 4).sum();
-        let announced = header(headers, "content-length").and_then(|n| n.trim().parse::<u64>().ok());
+        let announced =
+            header(headers, "content-length").and_then(|n| n.trim().parse::<u64>().ok());
         if head_bytes > self.limits.max_headers {
             let max = self.limits.max_headers;
             let message = format!("the headers are longer than {max} bytes");
@@ -561,7 +613,8 @@ impl PageLoad {
         Action::None
     }
 
-    /// Returns whether a request is signed. `is_main` is the one for the page itself, which is signed at each redirect.
+    /// Returns whether a request is signed. `is_main` is the one for the page itself, which is
+    /// signed at each redirect.
     fn is_signed(&self, event: &Paused, is_main: bool) -> bool {
         match self.signs {
             None => false,
@@ -571,9 +624,13 @@ impl PageLoad {
         }
     }
 
-    /// Returns whether a request gets the headers of its host. Pages of other sites cannot make use of them.
+    /// Returns whether a request gets the headers of its host. Pages of other sites cannot make use
+    /// of them.
     fn gets_host_headers(&self, event: &Paused, is_main: bool) -> bool {
-        let has_headers = || Url::parse(&event.request.url).is_ok_and(|url| self.host_headers.for_url(&url).is_some());
+        let has_headers = || {
+            Url::parse(&event.request.url)
+                .is_ok_and(|url| self.host_headers.for_url(&url).is_some())
+        };
         !self.host_headers.is_empty() && has_headers() && (is_main || self.is_of_its_site(event))
     }
 
@@ -583,12 +640,14 @@ impl PageLoad {
         page.is_some_and(|page| is_same_site(&page.url, &event.request.url))
     }
 
-    /// Returns the page that makes a request. None while the old page may still make requests and the new one already
-    /// may: a signature for one of them could tell a third party of the other that the crawler was there.
+    /// Returns the page that makes a request. None while the old page may still make requests and
+    /// the new one already may: a signature for one of them could tell a third party of the other
+    /// that the crawler was there.
     fn page_of(&self, request: Option<&str>) -> Option<&Document> {
         let (current, previous) = (self.current.as_ref(), self.previous.as_ref());
         let loader = request.and_then(|id| self.loaders.get(id));
-        let by_loader = [current, previous].into_iter().flatten().find(|document| Some(&document.id) == loader);
+        let by_loader =
+            [current, previous].into_iter().flatten().find(|document| Some(&document.id) == loader);
         by_loader.or(match current? {
             document if document.committed || previous.is_none() => current,
             document if document.status.is_none() => previous,
@@ -596,7 +655,8 @@ impl PageLoad {
         })
     }
 
-    /// Only the proxy has a password; a server that requires one gets none, and its 401 is the page.
+    /// Only the proxy has a password; a server that requires one gets none, and its 401 is the
+    /// page.
     fn on_auth(&mut self, event: AuthRequired, _now: Instant) -> Action {
         let to_proxy = event.auth_challenge.source.as_deref() == Some("Proxy")
             && self.authenticated.insert(event.request_id.clone());
@@ -640,7 +700,11 @@ impl PageLoad {
 
     fn fail_too_long(&mut self) {
         let max = self.limits.max_body;
-        self.fail_past(LimitMet::Body(max), ErrorKind::TooLarge, format!("the body is longer than {max} bytes"));
+        self.fail_past(
+            LimitMet::Body(max),
+            ErrorKind::TooLarge,
+            format!("the body is longer than {max} bytes"),
+        );
     }
 
     /// Ends the load; only the first end counts.
@@ -660,7 +724,8 @@ impl PageLoad {
 fn outgoing(event: Paused, is_signed: bool, gets_host_headers: bool) -> Action {
     let Ok(url) = Url::parse(&event.request.url) else { return Action::Continue(event.request_id) };
     let headers = event.request.headers.into_iter();
-    let headers = headers.filter_map(|(name, value)| Some(Header::new(name, value.as_str()?))).collect();
+    let headers =
+        headers.filter_map(|(name, value)| Some(Header::new(name, value.as_str()?))).collect();
     let (id, method) = (event.request_id, event.request.method);
     Action::AddHeaders(OutgoingRequest { id, method, url, headers, is_signed, gets_host_headers })
 }

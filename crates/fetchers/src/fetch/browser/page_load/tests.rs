@@ -19,7 +19,10 @@ impl TestLoad {
             read_at_latest: start + Duration::from_secs(20),
         };
         let limits = Limits { max_body: 1000, max_redirects: 2, ..Limits::default() };
-        Self { load: PageLoad::new("top".to_owned(), "mark".to_owned(), limits, timeouts, start), start }
+        Self {
+            load: PageLoad::new("top".to_owned(), "mark".to_owned(), limits, timeouts, start),
+            start,
+        }
     }
 
     fn at(&self, ms: u64) -> Instant {
@@ -46,8 +49,15 @@ impl TestLoad {
     fn page(&mut self, ms: u64, id: &str) {
         self.request(ms, id, "http://a/", "Document");
         let headers = json!([{"name": "Content-Type", "value": "text/html"}]);
-        assert_eq!(self.response(ms, id, "http://a/", 200, headers), Action::Continue(format!("paused-{id}")));
-        self.on(ms, "Page.frameNavigated", json!({"frame": {"id": "top", "loaderId": id, "url": "http://a/"}}));
+        assert_eq!(
+            self.response(ms, id, "http://a/", 200, headers),
+            Action::Continue(format!("paused-{id}"))
+        );
+        self.on(
+            ms,
+            "Page.frameNavigated",
+            json!({"frame": {"id": "top", "loaderId": id, "url": "http://a/"}}),
+        );
         self.on(ms, "Network.loadingFinished", json!({"requestId": id}));
         self.on(ms, "Page.loadEventFired", json!({}));
     }
@@ -67,7 +77,11 @@ fn a_page_is_ready_when_its_network_was_quiet_for_long_enough() {
     assert_eq!(test.load.state(test.at(599)), LoadState::Wait(test.at(600)));
     test.request(400, "x", "http://a/x", "Fetch");
     assert_eq!(test.load.state(test.at(2000)), LoadState::Wait(test.at(10_100)), "x is in flight");
-    test.on(3000, "Network.loadingFailed", json!({"requestId": "x", "errorText": "net::ERR_ABORTED"}));
+    test.on(
+        3000,
+        "Network.loadingFailed",
+        json!({"requestId": "x", "errorText": "net::ERR_ABORTED"}),
+    );
     assert_eq!(test.load.state(test.at(3499)), LoadState::Wait(test.at(3500)));
     assert_eq!(test.load.state(test.at(3500)), LoadState::Ready);
 }
@@ -120,7 +134,11 @@ fn the_document_is_the_newest_one() {
     assert_eq!(test.load.document().unwrap().id, "e");
     // A cancelled download leaves the page as it was.
     test.request(700, "f", "http://a/f", "Document");
-    test.on(800, "Network.loadingFailed", json!({"requestId": "f", "errorText": "net::ERR_ABORTED"}));
+    test.on(
+        800,
+        "Network.loadingFailed",
+        json!({"requestId": "f", "errorText": "net::ERR_ABORTED"}),
+    );
     assert_eq!(test.load.state(test.at(1300)), LoadState::Ready);
     assert_eq!(test.load.document().unwrap().id, "e");
 }
@@ -131,23 +149,44 @@ fn a_download_leaves_the_page_that_started_it() {
     let mut test = TestLoad::new();
     test.page(0, "d");
     test.request(100, "f", "http://a/f.zip", "Document");
-    assert_eq!(test.response(110, "f", "http://a/f.zip", 200, zip()), Action::Cancel("paused-f".to_owned()));
-    test.on(120, "Network.loadingFailed", json!({"requestId": "f", "errorText": "net::ERR_ABORTED"}));
+    assert_eq!(
+        test.response(110, "f", "http://a/f.zip", 200, zip()),
+        Action::Cancel("paused-f".to_owned())
+    );
+    test.on(
+        120,
+        "Network.loadingFailed",
+        json!({"requestId": "f", "errorText": "net::ERR_ABORTED"}),
+    );
     assert_eq!(test.load.state(test.at(620)), LoadState::Ready);
     assert_eq!(test.load.document().unwrap().id, "d");
     // So does a response without content.
     test.request(700, "g", "http://a/g", "Document");
-    assert_eq!(test.response(710, "g", "http://a/g", 204, json!([])), Action::Cancel("paused-g".to_owned()));
+    assert_eq!(
+        test.response(710, "g", "http://a/g", 204, json!([])),
+        Action::Cancel("paused-g".to_owned())
+    );
     // The commit of the page may be reported after the request that it makes at once.
     let mut early = TestLoad::new();
     early.request(0, "d", "http://a/", "Document");
     let html = json!([{"name": "Content-Type", "value": "text/html"}]);
     early.response(10, "d", "http://a/", 200, html);
     early.request(20, "f", "http://a/f.zip", "Document");
-    early.on(30, "Page.frameNavigated", json!({"frame": {"id": "top", "loaderId": "d", "url": "http://a/"}}));
-    assert_eq!(early.response(40, "f", "http://a/f.zip", 200, zip()), Action::Cancel("paused-f".to_owned()));
+    early.on(
+        30,
+        "Page.frameNavigated",
+        json!({"frame": {"id": "top", "loaderId": "d", "url": "http://a/"}}),
+    );
+    assert_eq!(
+        early.response(40, "f", "http://a/f.zip", 200, zip()),
+        Action::Cancel("paused-f".to_owned())
+    );
     early.on(50, "Network.loadingFinished", json!({"requestId": "d"}));
-    early.on(60, "Network.loadingFailed", json!({"requestId": "f", "errorText": "net::ERR_ABORTED"}));
+    early.on(
+        60,
+        "Network.loadingFailed",
+        json!({"requestId": "f", "errorText": "net::ERR_ABORTED"}),
+    );
     early.on(70, "Page.loadEventFired", json!({}));
     assert_eq!(
         (early.load.state(early.at(600)), early.load.document().unwrap().id),
@@ -164,7 +203,11 @@ fn a_download_leaves_the_page_that_started_it() {
 fn a_cancelled_navigation_is_a_failure_unless_another_one_follows() {
     let mut test = TestLoad::new();
     test.request(0, "d", "http://a/", "Document");
-    test.on(10, "Network.loadingFailed", json!({"requestId": "d", "errorText": "net::ERR_ABORTED"}));
+    test.on(
+        10,
+        "Network.loadingFailed",
+        json!({"requestId": "d", "errorText": "net::ERR_ABORTED"}),
+    );
     assert!(matches!(test.load.state(test.at(20)), LoadState::Wait(_)));
     assert_eq!(test.failure(1000), ErrorKind::NetworkError);
     test.page(400, "e");
@@ -216,7 +259,10 @@ fn limits_and_refusals_of_the_proxy_end_a_load_and_the_first_end_counts() {
     for (headers, kind) in [
         (json!([{"name": "content-length", "value": "1001"}]), ErrorKind::TooLarge),
         (json!([{"name": "x", "value": "y".repeat(70_000)}]), ErrorKind::TooLarge),
-        (json!([{"name": ERROR_HEADER, "value": "refused_address mark"}]), ErrorKind::RefusedAddress),
+        (
+            json!([{"name": ERROR_HEADER, "value": "refused_address mark"}]),
+            ErrorKind::RefusedAddress,
+        ),
     ] {
         let mut test = TestLoad::new();
         test.request(0, "d", "http://a/", "Document");
@@ -226,18 +272,29 @@ fn limits_and_refusals_of_the_proxy_end_a_load_and_the_first_end_counts() {
     }
     let mut test = TestLoad::new();
     test.request(0, "d", "http://a/", "Document");
-    test.on(1, "Network.dataReceived", json!({"requestId": "d", "dataLength": 1001, "encodedDataLength": 1}));
+    test.on(
+        1,
+        "Network.dataReceived",
+        json!({"requestId": "d", "dataLength": 1001, "encodedDataLength": 1}),
+    );
     assert_eq!(test.failure(2), ErrorKind::TooLarge);
 }
 
 #[test]
 fn a_server_cannot_imitate_the_proxy() {
-    for (url, value) in [("https://a/", "dns_error mark"), ("http://a/", "dns_error"), ("http://a/", "dns_error mask")]
-    {
+    for (url, value) in [
+        ("https://a/", "dns_error mark"),
+        ("http://a/", "dns_error"),
+        ("http://a/", "dns_error mask"),
+    ] {
         let mut test = TestLoad::new();
         test.request(0, "d", url, "Document");
         let headers = json!([{"name": ERROR_HEADER, "value": value}, {"name": "Content-Type", "value": "text/html"}]);
-        assert_eq!(test.response(1, "d", url, 403, headers), Action::Continue("paused-d".to_owned()), "{url} {value}");
+        assert_eq!(
+            test.response(1, "d", url, 403, headers),
+            Action::Continue("paused-d".to_owned()),
+            "{url} {value}"
+        );
     }
 }
 
@@ -258,7 +315,9 @@ fn the_proxy_gets_its_password_once_and_a_server_none() {
 #[test]
 fn invalid_events_are_ignored() {
     let mut test = TestLoad::new();
-    for method in ["Network.requestWillBeSent", "Fetch.requestPaused", "Page.frameNavigated", "Page.new", ""] {
+    for method in
+        ["Network.requestWillBeSent", "Fetch.requestPaused", "Page.frameNavigated", "Page.new", ""]
+    {
         for params in [json!(null), json!([]), json!({"requestId": 7}), json!({"frame": {}})] {
             test.on(0, method, params);
         }
@@ -305,7 +364,13 @@ fn the_scope_says_which_requests_are_signed() {
         let mut test = signing(scope);
         test.request(0, "d", "https://www.a.example/", "Document");
         let document = is_signed(&mut test, "d", "https://www.a.example/", "top", "Document");
-        test.response(1, "d", "https://www.a.example/", 200, json!([{"name": "Content-Type", "value": "text/html"}]));
+        test.response(
+            1,
+            "d",
+            "https://www.a.example/",
+            200,
+            json!([{"name": "Content-Type", "value": "text/html"}]),
+        );
         let rest = [
             ("https://www.a.example:8443/x", "top", "Image"),
             ("https://a.example/x", "top", "Script"),
@@ -346,8 +411,16 @@ fn the_headers_of_a_host_go_to_its_pages_and_what_they_load_from_it() {
         test.request(0, id, page, "Document");
         let document = got(&mut test, page, "Document", id);
         test.response(1, id, page, 200, json!([{"name": "Content-Type", "value": "text/html"}]));
-        test.on(1, "Page.frameNavigated", json!({"frame": {"id": "top", "loaderId": id, "url": page}}));
-        let rest = ["https://shop.example/a.js", "https://cdn.shop.example/a.js", "http://shop.example/a.js"];
+        test.on(
+            1,
+            "Page.frameNavigated",
+            json!({"frame": {"id": "top", "loaderId": id, "url": page}}),
+        );
+        let rest = [
+            "https://shop.example/a.js",
+            "https://cdn.shop.example/a.js",
+            "http://shop.example/a.js",
+        ];
         let rest = rest.map(|url| got(&mut test, url, "Script", "x"));
         assert_eq!([&[document][..], &rest].concat(), expected, "{page}");
     }
@@ -373,9 +446,16 @@ fn a_request_belongs_to_the_page_that_makes_it() {
     assert!(!image(&mut test, "x", "https://a.example/"), "there is no page yet");
     test.request(0, "d", "https://a.example/", "Document");
     test.response(0, "d", "https://a.example/", 200, json!([]));
-    test.on(0, "Page.frameNavigated", json!({"frame": {"id": "top", "loaderId": "d", "url": "https://a.example/"}}));
+    test.on(
+        0,
+        "Page.frameNavigated",
+        json!({"frame": {"id": "top", "loaderId": "d", "url": "https://a.example/"}}),
+    );
     test.request(1, "e", "https://b.example/", "Document");
-    assert!(image(&mut test, "x", "https://a.example/x"), "the old page stays until the new one responds");
+    assert!(
+        image(&mut test, "x", "https://a.example/x"),
+        "the old page stays until the new one responds"
+    );
     assert!(!image(&mut test, "y", "https://b.example/y"));
     test.response(2, "e", "https://b.example/", 200, json!([]));
     for url in ["https://a.example/x", "https://b.example/y"] {
@@ -383,10 +463,20 @@ fn a_request_belongs_to_the_page_that_makes_it() {
     }
     load(&mut test, "old", "d", "https://a.example/x");
     load(&mut test, "new", "e", "https://b.example/y");
-    assert!(image(&mut test, "old", "https://a.example/x") && image(&mut test, "new", "https://b.example/y"));
+    assert!(
+        image(&mut test, "old", "https://a.example/x")
+            && image(&mut test, "new", "https://b.example/y")
+    );
     assert!(!image(&mut test, "new", "https://a.example/spy"));
-    test.on(3, "Page.frameNavigated", json!({"frame": {"id": "top", "loaderId": "e", "url": "https://b.example/"}}));
-    assert!(image(&mut test, "z", "https://b.example/y") && !image(&mut test, "z", "https://a.example/spy"));
+    test.on(
+        3,
+        "Page.frameNavigated",
+        json!({"frame": {"id": "top", "loaderId": "e", "url": "https://b.example/"}}),
+    );
+    assert!(
+        image(&mut test, "z", "https://b.example/y")
+            && !image(&mut test, "z", "https://a.example/spy")
+    );
 }
 
 #[test]
@@ -396,7 +486,10 @@ fn the_head_of_each_response_to_the_main_frame_can_be_taken_once() {
     test.request(0, "d", "https://a.example/", "Document");
     test.response(1, "d", "https://a.example/", 403, cloudflare.clone());
     let head = (Url::parse("https://a.example/").unwrap(), vec![Header::new("CF-RAY", "1")]);
-    assert_eq!((test.load.take_response_head(), test.load.take_response_head()), (Some(head), None));
+    assert_eq!(
+        (test.load.take_response_head(), test.load.take_response_head()),
+        (Some(head), None)
+    );
     let mut unsigned = TestLoad::new();
     unsigned.request(0, "d", "https://a.example/", "Document");
     unsigned.response(1, "d", "https://a.example/", 403, cloudflare);
