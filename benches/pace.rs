@@ -53,7 +53,7 @@ fn ask(pace: &Pace, host: &str, answer: &Response, at: i64) {
     let scope = Scope { host, site: host, address: None };
     match pace.admit(black_box(scope), Cost::Plain, Timestamp::from_millis(at)) {
         Admit::Go(permit) => {
-            drop(black_box(pace.record_response(permit, answer, Timestamp::from_millis(at + 200))))
+            _ = black_box(pace.record_response(permit, answer, Timestamp::from_millis(at + 200)));
         }
         other => panic!("{host} has to wait: {other:?}"),
     }
