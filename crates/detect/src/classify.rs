@@ -21,7 +21,8 @@ use crate::rules::condition::ConditionInput;
 
 use super::verdict::{RuleMatch, Vendors, Verdict};
 use crate::Explanation;
-use crate::cues::{self, CueTally};
+use crate::cue_tally::CueTally;
+use crate::cues;
 use crate::html::redirect;
 use crate::login_address;
 use crate::network_signs::host;

@@ -95,16 +95,19 @@
 
 mod classify;
 mod collect;
+mod cue_tally;
 mod cues;
 #[cfg(feature = "json")]
 mod evaluate;
 mod html;
+mod identifiers;
 mod keyword_baseline;
 mod login_address;
 mod network_signs;
 mod options;
 mod rules;
 mod scratch;
+mod sentences;
 mod short_text;
 mod simhash;
 mod to_outcome;
@@ -116,7 +119,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub use cues::{Cue, CueSum};
+pub use cue_tally::{Cue, CueSum};
 #[cfg(feature = "json")]
 pub use evaluate::{
     ClassScore, ConfidenceBand, EvaluateError, Evaluation, EvaluationRun, LabelledPage,

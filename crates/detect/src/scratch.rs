@@ -7,7 +7,7 @@
 
 use arrayvec::ArrayVec;
 
-use crate::cues::CueTally;
+use crate::cue_tally::CueTally;
 use crate::html::page_facts::PageFacts;
 use crate::html::visibility::PagePart;
 use crate::network_signs::NetworkSigns;

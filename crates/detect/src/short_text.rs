@@ -6,8 +6,8 @@
 //!
 //! Must not know: what the sentences mean, except that they belong to the frame of a page.
 
-use crate::cues::{count_chars, sentence_end};
 use crate::scratch::PageReading;
+use crate::sentences::{count_chars, sentence_end};
 
 /// Minimum characters of a sentence; a Chinese character counts as two and a half.
 const SENTENCE_CHARS: u32 = 15;
