@@ -19,26 +19,22 @@ use url::Url;
 
 use crate::backoff::{BackoffSettings, LinkState};
 use crate::error::Error;
-use crate::evidence::{Breaker, Entry, Guard, Learned, ShownSignals, Weights, day_of};
+use crate::evidence::{Learned, Weights};
 use crate::metrics::recorder::MetricsRecorder;
-use crate::policy::{Policy, View};
-use crate::score::estimate::{
-    Candidates, HeuristicSources, Local, LocalKeys, NoTrace, ScoreBasis, Trace, Walk,
-};
+use crate::policy::Policy;
+use crate::score::Settings;
+use crate::score::estimate::{Candidates, Local, LocalKeys, NoTrace};
 use crate::score::general_cache::GeneralCache;
 use crate::score::importance::Importances;
 use crate::score::priors::Priors;
-use crate::score::{Scored, Settings};
 use crate::state::State;
-use crate::trace::Span;
 use dated::Dated;
 use fetchwise_pace::Pace;
-use fetchwise_types::attempt::{Attempt, Hint, Tag};
-use fetchwise_types::decision::{Decision, Rule, Selection, Source};
-use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
-use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
-use fetchwise_types::heuristic::{SITE_PROVEN, SITE_SATURATED, SITE_UNPROVEN};
-use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec, MAX_CANDIDATES};
+use fetchwise_types::attempt::Hint;
+use fetchwise_types::decision::Decision;
+use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures};
+use fetchwise_types::heuristic::{Heuristic, UrlExtractor};
+use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec};
 use fetchwise_types::time::{Clock, Timestamp};
 
 mod active_router;
@@ -46,12 +42,14 @@ mod admin;
 mod bring_back;
 mod builder;
 mod dated;
+mod decide;
 mod decide_by_arm;
 mod explain;
 pub(crate) mod pauses;
 mod portable_priors;
 #[cfg(test)]
 mod proptests;
+mod record;
 mod signed_arms;
 mod sink;
 mod vendor_outlook;
@@ -350,112 +348,6 @@ impl Selector {
         Ok((decision, seen))
     }
 
-    /// Records an attempt: in memory first, then in the sink. An attempt has the date at which it
-    /// was made, and `now` is the time ([`time`](fetchwise_types::time) explains both). A date in
-    /// the future becomes the present one.
-    ///
-    /// # Errors
-    /// [`SinkError`] if the attempt will not survive the process; it is in memory anyway.
-    pub fn record(&self, attempt: Attempt, now: Timestamp) -> Result<(), SinkError> {
-        self.record_with_heuristics(attempt, &[], now)
-    }
-
-    /// Records an attempt that also has heuristics which the caller knew before it.
-    pub(crate) fn record_with_heuristics(
-        &self,
-        mut attempt: Attempt,
-        known: &[Heuristic],
-        now: Timestamp,
-    ) -> Result<(), SinkError> {
-        let ahead_ms = self.clock.ahead_ms();
-        let present = now.moved_by(ahead_ms);
-        if attempt.attempted_at > present {
-            attempt.attempted_at = present;
-            // Relaxed: a statistic only.
-            self.clamped.fetch_add(1, Ordering::Relaxed);
-        }
-        let date = attempt.attempted_at;
-        // Evidence has times, and the sink gets dates.
-        attempt.attempted_at = date.moved_by(ahead_ms.saturating_neg());
-        self.tag_with_known(&mut attempt, known);
-        self.learn(&attempt);
-        attempt.attempted_at = date;
-        if let Some(sink) = &self.sink {
-            let span = Span::append("attempt");
-            let _entered = span.enter();
-            sink.append(&attempt)?;
-        }
-        // The counter has only attempts that the log has taken.
-        #[cfg(feature = "metrics")]
-        self.recorder.count_attempt(&attempt, self.learned.registry.find(&attempt.fetcher));
-        Ok(())
-    }
-
-    /// Adds the tags that depend on what the selector knows so far: the signals of the attempt's
-    /// host, whether its site has used up its quota, and whether the site has delivered before.
-    /// [`Selector::record`] does this. A program that appends attempts to a journal by itself calls
-    /// it before, and [`Selector::observe`] after.
-    pub fn tag(&self, attempt: &mut Attempt) {
-        let date = attempt.attempted_at;
-        attempt.attempted_at = self.clock.time_of(date);
-        self.tag_with_known(attempt, &[]);
-        attempt.attempted_at = date;
-    }
-
-    fn tag_with_known(&self, attempt: &mut Attempt, known: &[Heuristic]) {
-        self.tag_host_signals(attempt, known);
-        let is_carried = |tag: &Tag| {
-            matches!(&*tag.heuristic.kind, SITE_SATURATED | SITE_UNPROVEN | SITE_PROVEN)
-        };
-        if attempt.heuristics.iter().any(is_carried) {
-            return;
-        }
-        let (evidence, registry) = (&self.learned.evidence, &self.learned.registry);
-        // On the stack: recording on a known host allocates nothing.
-        let mut tags = arrayvec::ArrayVec::<Heuristic, { MAX_CANDIDATES + 1 }>::new();
-        evidence.each_site_tag(attempt, registry, |tag| drop(tags.try_push(tag)));
-        attempt.heuristics.extend(tags.into_iter().map(Tag::from));
-    }
-
-    /// Tags an attempt with the signals that its host showed before and that it shows from now on,
-    /// unless it has such tags already.
-    fn tag_host_signals(&self, attempt: &mut Attempt, known: &[Heuristic]) {
-        let is_carried = |tag: &Tag| matches!(&*tag.heuristic.kind, HOST_SHOWED | HOST_SHOWS);
-        if self.settings.host_signal_weight <= 0.0 || attempt.heuristics.iter().any(is_carried) {
-            return;
-        }
-        let own = match self.extractors.is_empty() {
-            true => Vec::new(),
-            false => Url::parse(&attempt.url)
-                .ok()
-                .and_then(|url| self.heuristics(&url).ok())
-                .unwrap_or_default(),
-        };
-        let is_of_url = |heuristic: &Heuristic| {
-            is_of_url(&heuristic.kind) || own.contains(heuristic) || known.contains(heuristic)
-        };
-        let carried =
-            self.learned.evidence.signal_heuristics(attempt, &self.learned.registry, is_of_url);
-        attempt.heuristics.extend(carried.into_iter().map(Tag::from));
-    }
-
-    /// Learns from an attempt without passing it to the sink: for replay.
-    pub fn observe(&self, attempt: &Attempt) {
-        let attempted_at = self.clock.time_of(attempt.attempted_at);
-        if attempted_at == attempt.attempted_at {
-            self.learn(attempt);
-        } else {
-            // Somebody has set the clock since the start.
-            self.learn(&Attempt { attempted_at, ..attempt.clone() });
-        }
-    }
-
-    /// Learns from an attempt that has a time instead of a date.
-    fn learn(&self, attempt: &Attempt) {
-        self.learned.evidence.observe(attempt, &self.learned.registry);
-        self.policy.observe(attempt);
-    }
-
     /// Returns the priors, in the order in which they were added.
     pub fn priors(&self) -> &[Prior] {
         &self.prior_list
@@ -687,156 +579,6 @@ impl Selector {
     pub fn set_importance(&self, kind: &str, value: Option<&str>, importance: f64) {
         self.importances.set(kind, value, importance);
     }
-
-    fn decide<'s>(
-        &'s self,
-        input: DecisionInput<'_>,
-        candidates: &mut Candidates<'s>,
-        trace: &mut impl Trace,
-    ) -> Decision {
-        self.decide_with_host_risk(input, candidates, trace, &mut HostRisk::Quiet)
-    }
-
-    #[inline]
-    fn decide_with_host_risk<'s>(
-        &'s self,
-        input: DecisionInput<'_>,
-        candidates: &mut Candidates<'s>,
-        trace: &mut impl Trace,
-        seen: &mut HostRisk,
-    ) -> Decision {
-        let guard = self.learned.evidence.guard();
-        let local = Local::find(&self.learned.evidence, LocalKeys::of(input.features), &guard);
-        self.decide_with(input, (&guard, local), candidates, trace, seen)
-    }
-
-    /// Decides with the entries of the URL's domain and site.
-    #[inline]
-    fn decide_with<'s>(
-        &'s self,
-        DecisionInput { url, features, context }: DecisionInput<'_>,
-        (guard, mut local): (&Guard<'_>, Local<'_>),
-        candidates: &mut Candidates<'s>,
-        trace: &mut impl Trace,
-        seen: &mut HostRisk,
-    ) -> Decision {
-        if let Some(until) = context.link.pause_at(context.now) {
-            return Decision::Paused { until, host: false };
-        }
-        if self.settings.host_signal_weight > 0.0 {
-            local = local.with_host_signals(&self.learned.evidence, context.now);
-        }
-        let domain = local.domain;
-        if domain.is_some_and(|entry| entry.paused_until().is_some() || entry.has_breakers()) {
-            *seen = HostRisk::AtRisk;
-        }
-        let host_pause = domain.and_then(Entry::paused_until).filter(|until| *until > context.now);
-        if let Some(until) = host_pause.filter(|_| !context.host_trial) {
-            return Decision::Paused { until, host: true };
-        }
-        let signals = match self.learned.registry.signed().is_empty() {
-            true => [None; 2],
-            false => local.shown_signals(day_of(context.now)),
-        };
-        self.enlist(candidates, domain, signals, context);
-        let walk = Walk::new(self.basis(), guard, features, context.now)
-            .with_cache(&self.general)
-            .with_twins(self.learned.registry.twins());
-        let sources =
-            HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
-        walk.run(candidates, sources, context.hint, Some(local), trace);
-        if let Some(preferred) = context.prefer.and_then(|id| candidates.get(id.index())) {
-            return Decision::Selected(selection(
-                preferred,
-                Source::Requested,
-                Rule::Requested,
-                1.0,
-            ));
-        }
-        // Relaxed: it seeds a hash.
-        let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
-        let behind_vendor = context.attempts == 0
-            && local.host_signals.has_vendor_evidence(
-                candidates,
-                walk.kind,
-                walk.down,
-                &self.priors,
-            );
-        self.choose(url, candidates, &self.settings, (domain_attempts, behind_vendor), context)
-    }
-
-    fn basis(&self) -> ScoreBasis<'_> {
-        ScoreBasis {
-            evidence: &self.learned.evidence,
-            priors: &self.priors,
-            importances: &self.importances,
-            settings: &self.settings,
-        }
-    }
-
-    /// Calls the policy, and labels its choice.
-    fn choose(
-        &self,
-        url: &Url,
-        candidates: &Candidates<'_>,
-        settings: &Settings,
-        (domain_attempts, behind_vendor): (u32, bool),
-        context: &SelectContext<'_>,
-    ) -> Decision {
-        let view = View {
-            candidates,
-            settings,
-            attempts: context.attempts,
-            hint: context.hint,
-            url: identity(url),
-            domain_attempts,
-            now: context.now,
-            behind_vendor,
-        };
-        let Some(choice) = self.policy.choose(&view) else {
-            let nobody_passes = view.is_first() && behind_vendor;
-            return if nobody_passes { Decision::NoViableFetcher } else { Decision::GiveUp };
-        };
-        let Some(chosen) = candidates.get(choice.fetcher.index()) else { return Decision::GiveUp };
-        let source = match choice.rule {
-            Rule::Explore => Source::Explore,
-            _ if chosen.is_confident(settings) => Source::Learned,
-            _ if chosen.is_probe => Source::Probe,
-            _ => Source::Inferred,
-        };
-        Decision::Selected(selection(chosen, source, choice.rule, choice.propensity))
-    }
-
-    /// Adds every candidate to the list, with what is known before the walk.
-    fn enlist<'s>(
-        &'s self,
-        candidates: &mut Candidates<'s>,
-        domain: Option<&Entry>,
-        signals: ShownSignals,
-        context: &SelectContext<'_>,
-    ) {
-        let with_breakers = domain.filter(|entry| entry.has_breakers());
-        let standing = self.standing(domain, signals, context.now);
-        let probe = self.learned.registry.probe();
-        for (id, spec) in self.learned.registry.candidates() {
-            let open =
-                with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), context.now));
-            candidates.push(Scored {
-                tried: context.excluded.contains(id)
-                    || !standing.is_open() && standing.leaves_out(spec, id, domain, context.now),
-                open,
-                is_probe: probe == Some(id),
-                host_weight: self.settings.level_weight,
-                ..Scored::unknown(id, spec)
-            });
-        }
-    }
-
-    /// Returns whether a breaker is open at `now`.
-    fn is_open(&self, breaker: Breaker, now: Timestamp) -> bool {
-        now < breaker.last.saturating_add(self.backoff.breaker_pause(breaker.blocks))
-            && breaker.blocks >= self.backoff.breaker_blocks
-    }
 }
 
 impl Drop for Selector {
@@ -846,17 +588,5 @@ impl Drop for Selector {
             // An error has nowhere to go: `close` returns it.
             let _ = self.end_session();
         }
-    }
-}
-
-fn selection(chosen: &Scored<'_>, source: Source, rule: Rule, propensity: f64) -> Selection {
-    Selection {
-        fetcher: chosen.id,
-        source,
-        rule,
-        confidence: chosen.confidence(),
-        sample_size: chosen.sample_size(),
-        propensity,
-        breaker_ignored: chosen.open,
     }
 }
