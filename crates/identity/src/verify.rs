@@ -148,48 +148,10 @@ pub fn verify(
         query: request.query.as_deref(),
         headers: &headers,
     };
-    let dictionary = |name: &str| -> Result<Dictionary, VerifyError> {
-        let text = message
-            .header(name)
-            .ok_or_else(|| VerifyError::Header(format!("the request has no {name} header")))?;
-        Parser::new(&text)
-            .parse()
-            .map_err(|error| VerifyError::Header(format!("invalid {name} header: {error}")))
-    };
-    let (label, list) = bot_signature(dictionary("signature-input")?)?;
-    let parameter = |name: &str| {
-        list.params.iter().find(|(known, _)| known.as_str() == name).map(|(_, value)| value)
-    };
-    let text = |name: &str| {
-        parameter(name).and_then(|value| value.as_string()).map(|text| text.as_str().to_owned())
-    };
-    let missing =
-        |name: &str| VerifyError::Parameter(format!("the signature has no valid parameter {name}"));
-    let number = |name: &str| {
-        parameter(name)
-            .and_then(|value| value.as_integer())
-            .map(i64::from)
-            .ok_or_else(|| missing(name))
-    };
-    let (created, expires, kid) =
-        (number("created")?, number("expires")?, text("keyid").ok_or_else(|| missing("keyid"))?);
-    if text("alg").is_some_and(|alg| alg != "ed25519") {
-        return Err(VerifyError::Parameter("the parameter alg is not ed25519".to_owned()));
-    }
-    if created > now || expires <= now || expires.saturating_sub(created) > MAX_LIFETIME {
-        let why = format!(
-            "the signature is valid from {created} to {expires}, not at {now}, or longer than a day"
-        );
-        return Err(VerifyError::Parameter(why));
-    }
+    let (label, list) = bot_signature(dictionary(&message, "signature-input")?)?;
+    let SignatureParams { created, expires, kid } = SignatureParams::read(&list, now)?;
     let components = list.items.iter().map(component).collect::<Result<Vec<_>, _>>()?;
-    let covers = |name: &str| components.iter().any(|component| component.name == name);
-    if !covers("@authority") && !covers("@target-uri") {
-        return Err(VerifyError::NotCovered("@authority"));
-    }
-    if !covers("signature-agent") {
-        return Err(VerifyError::NotCovered("signature-agent"));
-    }
+    check_covered(&components)?;
     if let Some(agent) = agent {
         check_agent(&message, &components, &label, agent)?;
     }
@@ -200,7 +162,8 @@ pub fn verify(
     let params = value_text(ListEntry::InnerList(list)).ok_or_else(|| missing("keyid"))?;
     let base = base(&message, &components, &params)
         .map_err(|missing| VerifyError::NoComponent(missing.to_string()))?;
-    let signature = dictionary("signature")?.into_iter().find(|(name, _)| name.as_str() == label);
+    let signatures = dictionary(&message, "signature")?;
+    let signature = signatures.into_iter().find(|(name, _)| name.as_str() == label);
     let signature = match &signature {
         Some((_, ListEntry::Item(item))) => item.bare_item.as_byte_sequence(),
         _ => None,
@@ -212,6 +175,69 @@ pub fn verify(
     }
     let components = components.iter().map(Component::to_string).collect();
     Ok(Verified { label, kid, created, expires, components })
+}
+
+/// Returns the members of a header.
+fn dictionary(message: &Message<'_>, name: &str) -> Result<Dictionary, VerifyError> {
+    let text = message
+        .header(name)
+        .ok_or_else(|| VerifyError::Header(format!("the request has no {name} header")))?;
+    Parser::new(&text)
+        .parse()
+        .map_err(|error| VerifyError::Header(format!("invalid {name} header: {error}")))
+}
+
+/// The parameters of a signature that is valid at some time.
+struct SignatureParams {
+    created: UnixSeconds,
+    expires: UnixSeconds,
+    kid: String,
+}
+
+impl SignatureParams {
+    fn read(list: &InnerList, now: UnixSeconds) -> Result<Self, VerifyError> {
+        let parameter = |name: &str| {
+            list.params.iter().find(|(known, _)| known.as_str() == name).map(|(_, value)| value)
+        };
+        let text = |name: &str| {
+            parameter(name).and_then(|value| value.as_string()).map(|text| text.as_str().to_owned())
+        };
+        let number = |name: &str| {
+            parameter(name)
+                .and_then(|value| value.as_integer())
+                .map(i64::from)
+                .ok_or_else(|| missing(name))
+        };
+        let (created, expires) = (number("created")?, number("expires")?);
+        let kid = text("keyid").ok_or_else(|| missing("keyid"))?;
+        if text("alg").is_some_and(|alg| alg != "ed25519") {
+            return Err(VerifyError::Parameter("the parameter alg is not ed25519".to_owned()));
+        }
+        if created > now || expires <= now || expires.saturating_sub(created) > MAX_LIFETIME {
+            let why = format!(
+                "the signature is valid from {created} to {expires}, not at {now}, or longer than \
+                 a day"
+            );
+            return Err(VerifyError::Parameter(why));
+        }
+        Ok(Self { created, expires, kid })
+    }
+}
+
+fn missing(name: &str) -> VerifyError {
+    VerifyError::Parameter(format!("the signature has no valid parameter {name}"))
+}
+
+/// Checks that a signature is bound to the host and to who sends it.
+fn check_covered(components: &[Component]) -> Result<(), VerifyError> {
+    let covers = |name: &str| components.iter().any(|component| component.name == name);
+    if !covers("@authority") && !covers("@target-uri") {
+        return Err(VerifyError::NotCovered("@authority"));
+    }
+    match covers("signature-agent") {
+        true => Ok(()),
+        false => Err(VerifyError::NotCovered("signature-agent")),
+    }
 }
 
 /// Returns the first signature of Web Bot Auth.

@@ -155,6 +155,18 @@ pub(crate) fn encode(entry: &Entry) -> Result<EncodedRecord, SchemaError> {
     }
 }
 
+fn link_entry(v: &ArchivedLinkStateV1<'_>) -> Result<LinkEntry, SchemaError> {
+    let state = LinkState {
+        paused_until: v.paused_until.as_ref().copied().map(time_of),
+        risk_level: v.risk_level,
+        attempt_count: v.attempt_count.to_native(),
+        last_attempt_at: v.last_attempt_at.as_ref().copied().map(time_of),
+        hint: hint_of(v.hint)?,
+    };
+    let (link, domain) = (v.link.as_str().to_owned(), v.domain.as_str().to_owned());
+    Ok(LinkEntry { link, domain, state, at: time_of(v.at) })
+}
+
 /// Decodes a record of any kind.
 pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, SchemaError> {
     Ok(match (kind, schema) {
@@ -162,16 +174,7 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
             Entry::Attempt(Attempt::try_from(access::<ArchivedAttemptV1<'_>>(payload)?)?)
         }
         (kind::LINK_STATE, VERSION) => {
-            let v = access::<ArchivedLinkStateV1<'_>>(payload)?;
-            let state = LinkState {
-                paused_until: v.paused_until.as_ref().copied().map(time_of),
-                risk_level: v.risk_level,
-                attempt_count: v.attempt_count.to_native(),
-                last_attempt_at: v.last_attempt_at.as_ref().copied().map(time_of),
-                hint: hint_of(v.hint)?,
-            };
-            let (link, domain) = (v.link.as_str().to_owned(), v.domain.as_str().to_owned());
-            Entry::Link(LinkEntry { link, domain, state, at: time_of(v.at) })
+            Entry::Link(link_entry(access::<ArchivedLinkStateV1<'_>>(payload)?)?)
         }
         (kind::HOST_STATE, VERSION) => {
             let v = access::<ArchivedHostStateV1<'_>>(payload)?;

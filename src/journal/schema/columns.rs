@@ -116,6 +116,17 @@ fn small(place: usize) -> Result<u32, UnpackError> {
     u32::try_from(place).map_err(|_| UnpackError::Bad)
 }
 
+/// Returns where each column is in `cold`: a length stands before each.
+fn column_ranges(cold: &[u8]) -> Result<[Range<usize>; COLUMNS], UnpackError> {
+    let (mut columns, mut at) = ([const { 0..0 }; COLUMNS], 0);
+    for column in &mut columns {
+        let len = u32::from_le_bytes(Column(cold.get(at..).unwrap_or_default()).array()?) as usize;
+        *column = at + 4..at + 4 + len;
+        at = column.end;
+    }
+    if at == cold.len() { Ok(columns) } else { Err(UnpackError::Bad) }
+}
+
 impl AttemptColumns {
     /// Parses a block.
     pub(crate) fn parse(block: OwnedBlock) -> Result<Self, UnpackError> {
@@ -127,16 +138,7 @@ impl AttemptColumns {
             )));
         }
         let hot = access::<ArchivedHotV1>(view.hot).map_err(|_| UnpackError::Bad)?;
-        let (mut columns, mut at) = ([const { 0..0 }; COLUMNS], 0);
-        for column in &mut columns {
-            let len = u32::from_le_bytes(Column(view.cold.get(at..).unwrap_or_default()).array()?)
-                as usize;
-            *column = at + 4..at + 4 + len;
-            at = column.end;
-        }
-        if at != view.cold.len() {
-            return Err(UnpackError::Bad);
-        }
+        let columns = column_ranges(view.cold)?;
         let column =
             |column: usize| Column(view.cold.get(columns[column].clone()).unwrap_or_default());
         let (mut table, mut shapes) = (column(SHAPE_TABLE), Vec::new());

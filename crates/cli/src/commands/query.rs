@@ -8,7 +8,7 @@ use crate::setup::peer_attempt_counts;
 use crate::setup::peer_attempt_counts::{PeerEvidence, SnapshotCounts};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, Table, percent};
+use crate::terminal::output::{Output, Table, percent, plain};
 use fetchwise::analytics::{Conditional, Query};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::domain_of;
@@ -20,7 +20,7 @@ use fetchwise::heuristic::url::domain_of;
 #[derive(Debug, Args)]
 #[command(
     after_help = "attempts are all matches; counted are those whose outcome counts, without failures that the fetcher \
-    did not cause (such as a 404). JoinedRow rates are over the counted ones. success_rate weighs each of them alike. \
+    did not cause (such as a 404). Rates are over the counted ones. success_rate weighs each of them alike. \
     decayed_success_rate weighs as evidence does: an attempt counts half after each half-life, and a timeout half as \
     much as others. In a fleet, separate columns show the attempts of peers, which do not publish failures that the \
     fetcher did not cause.\n\n\
@@ -86,6 +86,29 @@ impl JoinedRow {
 
     fn decayed_success_rate(&self) -> Option<f64> {
         (self.total() > 0.0).then(|| (self.theirs.success + self.folded.success) / self.total())
+    }
+
+    /// The cells of the node's own attempts.
+    fn own_cells(&self) -> [String; 6] {
+        let own = &self.own;
+        [
+            own.fetcher.clone(),
+            own.attempts.to_string(),
+            own.counted.to_string(),
+            percent(own.success_rate()),
+            percent(own.decayed_success_rate()),
+            format!("{:.2}", own.total),
+        ]
+    }
+
+    /// The cells of what peers tell.
+    fn cells(&self) -> [String; 4] {
+        [
+            self.attempts().to_string(),
+            percent(self.success_rate()),
+            percent(self.decayed_success_rate()),
+            format!("{:.2}", self.total()),
+        ]
     }
 
     fn json(&self, told: &PeerEvidence) -> PeerCountsJson {
@@ -160,49 +183,25 @@ pub(crate) fn run(
     let mut table = Table::new(&[own.as_slice(), others].concat());
     let domain = only_domain(&all_of);
     for both in join_rows(&query, &theirs, domain, told.as_ref()) {
-        let row = &both.own;
-        let (success_rate, decayed_success_rate) = (row.success_rate(), row.decayed_success_rate());
         if out.json {
+            let row = &both.own;
             out.object(&ConditionalJson {
                 fetcher: &row.fetcher,
                 attempts: row.attempts,
                 counted: row.counted,
-                success_rate,
-                decayed_success_rate,
+                success_rate: row.success_rate(),
+                decayed_success_rate: row.decayed_success_rate(),
                 decayed_success: row.success,
                 decayed_attempts: row.total,
                 fleet: told.as_ref().map(|told| both.json(told)),
             })?;
             continue;
         }
-        let (attempts, counted) = (row.attempts.to_string(), row.counted.to_string());
-        let total = format!("{:.2}", row.total);
-        let own = [
-            row.fetcher.clone(),
-            attempts,
-            counted,
-            percent(success_rate),
-            percent(decayed_success_rate),
-            total,
-        ];
-        let theirs = [
-            both.attempts().to_string(),
-            percent(both.success_rate()),
-            percent(both.decayed_success_rate()),
-            format!("{:.2}", both.total()),
-        ];
-        table.row(own.into_iter().chain(theirs.into_iter().take(others.len())));
+        table.row(both.own_cells().into_iter().chain(both.cells().into_iter().take(others.len())));
     }
     if !out.json {
         match table.is_empty() {
-            true => {
-                let wanted: Vec<String> =
-                    all_of.iter().map(|h| format!("{}={}", h.kind, h.value)).collect();
-                out.line(crate::terminal::output::plain(&format!(
-                    "no attempt has {}",
-                    wanted.join(" and ")
-                )))?;
-            }
+            true => out.line(nothing_found(&all_of))?,
             false => out.line(table)?,
         }
         if let Some(note) = told
@@ -214,6 +213,12 @@ pub(crate) fn run(
         }
     }
     Ok(Exit::Done)
+}
+
+/// Returns what to say when no attempt has all of `wanted`.
+fn nothing_found(wanted: &[Heuristic]) -> String {
+    let wanted: Vec<String> = wanted.iter().map(|h| format!("{}={}", h.kind, h.value)).collect();
+    plain(&format!("no attempt has {}", wanted.join(" and ")))
 }
 
 /// Returns a heuristic in the form that attempts have: host names and suffixes in lower case, a

@@ -91,6 +91,12 @@ pub(crate) fn run(
             .try_for_each(|evaluation| out.object(&json(evaluation)))
             .map(|()| Exit::Done);
     }
+    out.line(table(&evaluations))?;
+    Ok(Exit::Done)
+}
+
+/// Returns a row for each policy, and one for what the log's crawler did.
+fn table(evaluations: &[Evaluation]) -> Table {
     let mut table = Table::new(&[
         "policy",
         ">value per fetch",
@@ -100,16 +106,12 @@ pub(crate) fn run(
         ">agreed",
         ">effective",
     ]);
-    for evaluation in &evaluations {
+    for evaluation in evaluations {
         let of = evaluation.doubly_robust;
         table.row([
             evaluation.policy.clone(),
             shown(evaluation.fetches, of.value),
-            format!(
-                "{} to {}",
-                shown(evaluation.fetches, of.ci_low),
-                shown(evaluation.fetches, of.ci_high)
-            ),
+            interval(evaluation.fetches, of),
             shown(evaluation.agreed, evaluation.inverse_propensity.value),
             evaluation.fetches.to_string(),
             percent(
@@ -121,21 +123,22 @@ pub(crate) fn run(
     }
     if let Some(any) = evaluations.first() {
         let of = any.logged;
-        let interval =
-            format!("{} to {}", shown(any.fetches, of.ci_low), shown(any.fetches, of.ci_high));
         let dash = || "-".to_owned();
         table.row([
             "(the log)".to_owned(),
             shown(any.fetches, of.value),
-            interval,
+            interval(any.fetches, of),
             dash(),
             any.fetches.to_string(),
             dash(),
             dash(),
         ]);
     }
-    out.line(table)?;
-    Ok(Exit::Done)
+    table
+}
+
+fn interval(fetches: u64, of: Estimate) -> String {
+    format!("{} to {}", shown(fetches, of.ci_low), shown(fetches, of.ci_high))
 }
 
 /// Returns an estimate over `fetches`; `-` without any.

@@ -5,6 +5,8 @@
 //!
 //! Must not know: the content of messages.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +20,8 @@ use url::Url;
 use crate::error::FleetError;
 use crate::model::lease_proof::LeaseProof;
 use crate::model::node_id::NodeId;
-use crate::model::options::{Options, Timing};
+use crate::model::options::{Options, Scope, Timing};
+use crate::model::position_set::Intervals;
 use crate::model::rendezvous::owner;
 use crate::peer_store::PeerStore;
 use crate::peer_store::own_state_file::NodeState;
@@ -33,56 +36,43 @@ use super::shared::{COMMAND_QUEUE_LEN, Command, SharedState, StopMode, lock};
 use crate::node::publish_task::{PublishTask, check_pool};
 use crate::node::read_task::ReadTask;
 
-/// A running node of a fleet. Dropping it stops it; nothing is lost by that.
-#[derive(Debug)]
-pub struct Fleet {
-    node_id: NodeId,
-    selector: Arc<Selector>,
-    shared: Arc<SharedState>,
-    publisher: mpsc::Sender<Command>,
-    consumer: mpsc::Sender<Command>,
-    stop: watch::Sender<StopMode>,
-    proofs: watch::Receiver<Option<LeaseProof>>,
-    timing: Timing,
-    tasks: Vec<JoinHandle<()>>,
+/// Opens what the node has received from peers and teaches it to `selector`. `own` has what the
+/// node itself has published.
+async fn open_peers(
+    dir: PathBuf,
+    own: (NodeId, BTreeMap<u32, Intervals>),
+    selector: &Arc<Selector>,
+    scope: Scope,
+) -> Result<PeerStore, FleetError> {
+    let learner = Arc::clone(selector);
+    let peers = run_blocking(move || PeerStore::open(&dir, own, learner)).await??;
+    match peers.states.matches_scope(scope) {
+        true => Ok(peers),
+        false => Err(FleetError::OtherScope { ours: scope.name() }),
+    }
 }
 
-impl Fleet {
-    /// Joins a fleet: teaches `selector` what this node has received from peers before, and starts
-    /// to share what `journal` has. While the broker is away, the node waits for it and the crawl
-    /// goes on. Call it after the journal was [loaded](fetchwise::journal::load()).
-    ///
-    /// # Errors
-    /// [`FleetError::Held`] or [`FleetError::Differs`] when the node may not join; other errors
-    /// when its files cannot be read.
-    pub async fn join(
+/// A node that may join, before its tasks run.
+struct AdmittedNode {
+    publisher: Publisher,
+    lease: Lease,
+    consumer: Consumer,
+    /// Whether the broker has answered.
+    is_checked: bool,
+}
+
+impl AdmittedNode {
+    /// Starts the two tasks.
+    fn start(
+        self,
         journal: Arc<Journal>,
         selector: Arc<Selector>,
         transport: Arc<dyn Transport>,
         options: Options,
-    ) -> Result<Self, FleetError> {
-        let dir = journal.dir().to_owned();
-        let state = NodeState::load_or_create(&dir)?;
-        let node_id = state.node_id;
-        let clones =
-            (Arc::clone(&journal), Arc::clone(&selector), Arc::clone(&transport), options.clone());
-        let mut publisher = Publisher::new(clones.0, clones.1, clones.2, clones.3, state);
-        let mut lease = Lease::new(&dir, &options);
-        let is_checked = match check_pool(&mut publisher, &mut lease, &*transport).await {
-            Ok(_) => true,
-            Err(FleetError::Transport(TransportError::Away(_))) => false,
-            Err(error) => return Err(error),
-        };
-        let (own, learner) = ((node_id, publisher.state.own()), Arc::clone(&selector));
-        let peers = run_blocking(move || PeerStore::open(&dir, own, learner)).await??;
-        if !peers.states.matches_scope(options.scope) {
-            return Err(FleetError::OtherScope { ours: options.scope.name() });
-        }
-        let own_log = (Arc::clone(&journal), Arc::clone(&selector));
+    ) -> Fleet {
+        let Self { publisher, lease, consumer, is_checked } = self;
+        let node_id = publisher.node_id();
         let (proofs, timing) = (lease.proofs(), options.timing);
-        let consumer =
-            Consumer::new(node_id, peers, own_log, Arc::clone(&transport), options.clone());
-        publisher.forgot = consumer.tombstones();
         let (forgets, forgot) = watch::channel(publisher.forgot.clone());
         let shared = Arc::new(SharedState::joining(node_id, &options, is_checked));
         let (stop, stopped) = watch::channel(StopMode::No);
@@ -119,7 +109,7 @@ impl Fleet {
             tables_at: None,
         };
         let tasks = vec![tokio::spawn(writes.run()), tokio::spawn(reads.run())];
-        Ok(Self {
+        Fleet {
             node_id,
             selector,
             shared,
@@ -129,7 +119,62 @@ impl Fleet {
             proofs,
             timing,
             tasks,
-        })
+        }
+    }
+}
+
+/// A running node of a fleet. Dropping it stops it; nothing is lost by that.
+#[derive(Debug)]
+pub struct Fleet {
+    node_id: NodeId,
+    selector: Arc<Selector>,
+    shared: Arc<SharedState>,
+    publisher: mpsc::Sender<Command>,
+    consumer: mpsc::Sender<Command>,
+    stop: watch::Sender<StopMode>,
+    proofs: watch::Receiver<Option<LeaseProof>>,
+    timing: Timing,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Fleet {
+    /// Joins a fleet: teaches `selector` what this node has received from peers before, and starts
+    /// to share what `journal` has. While the broker is away, the node waits for it and the crawl
+    /// goes on. Call it after the journal was [loaded](fetchwise::journal::load()).
+    ///
+    /// # Errors
+    /// [`FleetError::Held`] or [`FleetError::Differs`] when the node may not join; other errors
+    /// when its files cannot be read.
+    pub async fn join(
+        journal: Arc<Journal>,
+        selector: Arc<Selector>,
+        transport: Arc<dyn Transport>,
+        options: Options,
+    ) -> Result<Self, FleetError> {
+        let dir = journal.dir().to_owned();
+        let state = NodeState::load_or_create(&dir)?;
+        let node_id = state.node_id;
+        let mut publisher = Publisher::new(
+            Arc::clone(&journal),
+            Arc::clone(&selector),
+            Arc::clone(&transport),
+            options.clone(),
+            state,
+        );
+        let mut lease = Lease::new(&dir, &options);
+        let is_checked = match check_pool(&mut publisher, &mut lease, &*transport).await {
+            Ok(_) => true,
+            Err(FleetError::Transport(TransportError::Away(_))) => false,
+            Err(error) => return Err(error),
+        };
+        let own = (node_id, publisher.state.own());
+        let peers = open_peers(dir, own, &selector, options.scope).await?;
+        let own_log = (Arc::clone(&journal), Arc::clone(&selector));
+        let consumer =
+            Consumer::new(node_id, peers, own_log, Arc::clone(&transport), options.clone());
+        publisher.forgot = consumer.tombstones();
+        let admitted = AdmittedNode { publisher, lease, consumer, is_checked };
+        Ok(admitted.start(journal, selector, transport, options))
     }
 
     /// Returns the node's id.

@@ -293,47 +293,8 @@ impl RateGate<'_> {
             self.persisted.clean[window] =
                 self.persisted.clean[window].min(PositiveF16::new(rate_of(counts, window)));
         }
-        let probe = self.active.trouble().probe.take();
-        match probe {
-            Some(CeilingProbe { window: Some(window), tried, before, .. })
-                if rate_of(counts, window)
-                    > 0.85 * tried.min(1.15 * old_hi[window].some().unwrap_or(f64::INFINITY)) =>
-            {
-                self.probe_failed(window, before, rate_of(counts, window));
-                self.persisted.set_blame(Some(window), hit.cause);
-                return;
-            }
-            // The window is not full yet, but the higher rate was refused.
-            Some(CeilingProbe { window: Some(window), before, .. })
-                if self.is_costly() && rate_of(counts, window) > 1.05 * before =>
-            {
-                self.persisted.set_confirmed(true);
-                self.end_probe(window, before, hit.cause);
-                return;
-            }
-            Some(CeilingProbe { window: Some(0), before, .. })
-                if is_bare(hit) && self.rate() > 1.05 * before =>
-            {
-                self.lower_hi(0, self.rate());
-                self.end_probe(0, before, hit.cause);
-                return;
-            }
-            Some(CeilingProbe { window: None, tried, before, .. })
-                if f64::from(hit.in_flight) >= tried =>
-            {
-                self.persisted.par_cap = before as u8;
-                self.persisted.failed = self.persisted.failed.saturating_add(1);
-                self.persisted.set_blame(None, hit.cause);
-                return;
-            }
-            // The probe had no effect yet; its ceiling returns to the previous value.
-            Some(CeilingProbe { window: Some(window), before, .. }) => {
-                self.persisted.cap[window] = PositiveF16::new(before)
-            }
-            Some(CeilingProbe { window: None, before, .. }) => {
-                self.persisted.par_cap = before as u8
-            }
-            None => {}
+        if self.blame_probe(hit, &old_hi) {
+            return;
         }
         let (ceiling, top) = self.ceiling();
         if let Some((top, longer)) =
@@ -351,6 +312,55 @@ impl RateGate<'_> {
             _ => self.blame_a_suspect(&suspects, hit),
         }
         self.blame_those_at_once(hit);
+    }
+
+    /// Ends the probe under way, and returns whether it is to blame for the refusal. `old_hi` has
+    /// the limits known before the refusal.
+    fn blame_probe(&mut self, hit: &LimitHit, old_hi: &[PositiveF16; WINDOWS]) -> bool {
+        let counts = &hit.counts;
+        let probe = self.active.trouble().probe.take();
+        match probe {
+            Some(CeilingProbe { window: Some(window), tried, before, .. })
+                if rate_of(counts, window)
+                    > 0.85 * tried.min(1.15 * old_hi[window].some().unwrap_or(f64::INFINITY)) =>
+            {
+                self.probe_failed(window, before, rate_of(counts, window));
+                self.persisted.set_blame(Some(window), hit.cause);
+                return true;
+            }
+            // The window is not full yet, but the higher rate was refused.
+            Some(CeilingProbe { window: Some(window), before, .. })
+                if self.is_costly() && rate_of(counts, window) > 1.05 * before =>
+            {
+                self.persisted.set_confirmed(true);
+                self.end_probe(window, before, hit.cause);
+                return true;
+            }
+            Some(CeilingProbe { window: Some(0), before, .. })
+                if is_bare(hit) && self.rate() > 1.05 * before =>
+            {
+                self.lower_hi(0, self.rate());
+                self.end_probe(0, before, hit.cause);
+                return true;
+            }
+            Some(CeilingProbe { window: None, tried, before, .. })
+                if f64::from(hit.in_flight) >= tried =>
+            {
+                self.persisted.par_cap = before as u8;
+                self.persisted.failed = self.persisted.failed.saturating_add(1);
+                self.persisted.set_blame(None, hit.cause);
+                return true;
+            }
+            // The probe had no effect yet; its ceiling returns to the previous value.
+            Some(CeilingProbe { window: Some(window), before, .. }) => {
+                self.persisted.cap[window] = PositiveF16::new(before)
+            }
+            Some(CeilingProbe { window: None, before, .. }) => {
+                self.persisted.par_cap = before as u8
+            }
+            None => {}
+        }
+        false
     }
 
     /// Ends a failed probe with the previous ceiling.

@@ -92,6 +92,18 @@ impl RateGate<'_> {
             silent_s: 0.0,
         };
         let has_time = response.retry_after.is_some_and(|span| !span.is_zero());
+        // Too many requests, whoever says it; of the rest only what also says when to come back.
+        let said = match response.signal {
+            Signal::Limited => Some(Cause::Limited),
+            Signal::Unavailable if has_time => Some(Cause::Unavailable),
+            Signal::Block if has_time => Some(Cause::Block),
+            _ => None,
+        };
+        if let Some(cause) = said {
+            self.note_clarity(response.signal, has_time);
+            self.end_noise_test();
+            return SignalEffect::LimitHit(hit(cause));
+        }
         match response.signal {
             Signal::Content | Signal::ClientError => {
                 self.test_noise(None);
@@ -99,22 +111,7 @@ impl RateGate<'_> {
                 self.decay_sums();
                 SignalEffect::Nothing
             }
-            Signal::NotAsked => SignalEffect::Nothing,
-            Signal::Limited => {
-                self.note_clarity(response.signal, has_time);
-                self.end_noise_test();
-                SignalEffect::LimitHit(hit(Cause::Limited))
-            }
-            Signal::Unavailable if has_time => {
-                self.note_clarity(response.signal, has_time);
-                self.end_noise_test();
-                SignalEffect::LimitHit(hit(Cause::Unavailable))
-            }
-            Signal::Block if has_time => {
-                self.note_clarity(response.signal, has_time);
-                self.end_noise_test();
-                SignalEffect::LimitHit(hit(Cause::Block))
-            }
+            Signal::NotAsked | Signal::Limited => SignalEffect::Nothing,
             // A fetcher without recent successes here may be the only one that is blocked.
             Signal::Block if !has_success => SignalEffect::Nothing,
             Signal::Block => self.accumulate_block(permit, response.fetcher.0, hit),
@@ -131,31 +128,36 @@ impl RateGate<'_> {
                 SignalEffect::Nothing
             }
             Signal::Unavailable | Signal::Broken | Signal::ServerError => {
-                let weight = if self.is_weak(response.signal) { WEAK } else { 1.0 };
-                let is_kept_waiting = self.is_kept_waiting(response);
-                let weight = if is_kept_waiting { weight * KEPT_WAITING } else { weight };
-                let silent_s = if is_kept_waiting { self.silence_s(permit) } else { None };
-                if silent_s.is_some()
-                    || self.accumulate_error(weight, response.signal, permit.in_flight)
-                {
-                    let (rate, now) = (self.usable_rate(), self.now);
-                    self.active.trouble().noise.revoke(rate, now);
-                    self.begin_noise_test(response.signal);
-                    self.note_clarity(response.signal, false);
-                    let is_503 = response.signal == Signal::Unavailable;
-                    let hit = hit(if is_503 { Cause::Unavailable } else { Cause::Errors });
-                    return SignalEffect::LimitHit(LimitHit {
-                        silent_s: silent_s.unwrap_or(0.0),
-                        ..hit
-                    });
-                }
-                if self.is_of_the_limit(response.signal) && (!self.is_noisy() || self.is_unusual())
-                {
-                    self.shed(response.signal);
-                }
-                SignalEffect::Nothing
+                self.accumulate_failure(permit, response, hit)
             }
         }
+    }
+
+    /// Accumulates an error that neither noise nor a refused probe explains.
+    fn accumulate_failure(
+        &mut self,
+        permit: &Permit,
+        response: &Response,
+        hit: impl Fn(Cause) -> LimitHit,
+    ) -> SignalEffect {
+        let signal = response.signal;
+        let is_kept_waiting = self.is_kept_waiting(response);
+        let weight = if self.is_weak(signal) { WEAK } else { 1.0 };
+        let weight = if is_kept_waiting { weight * KEPT_WAITING } else { weight };
+        let silent_s = if is_kept_waiting { self.silence_s(permit) } else { None };
+        if silent_s.is_some() || self.accumulate_error(weight, signal, permit.in_flight) {
+            let (rate, now) = (self.usable_rate(), self.now);
+            self.active.trouble().noise.revoke(rate, now);
+            self.begin_noise_test(signal);
+            self.note_clarity(signal, false);
+            let is_503 = signal == Signal::Unavailable;
+            let hit = hit(if is_503 { Cause::Unavailable } else { Cause::Errors });
+            return SignalEffect::LimitHit(LimitHit { silent_s: silent_s.unwrap_or(0.0), ..hit });
+        }
+        if self.is_of_the_limit(signal) && (!self.is_noisy() || self.is_unusual()) {
+            self.shed(signal);
+        }
+        SignalEffect::Nothing
     }
 
     /// Returns whether a single error of this kind is most likely the limit's: a 503, or what the

@@ -216,18 +216,7 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
         domains: DomainsJson {
             total,
             matching,
-            rows: domains
-                .iter()
-                .map(|domain| DomainJson {
-                    row: StatsJson::new(
-                        &domain.key,
-                        &domain.row,
-                        browser,
-                        domain.fetcher.as_deref(),
-                    ),
-                    recent: domain.recent,
-                })
-                .collect(),
+            rows: domains.iter().map(|domain| domain.json(browser)).collect(),
         },
         busy: busy
             .iter()
@@ -251,6 +240,14 @@ struct Domain {
     recent: u64,
     /// The fetcher of its newest delivered page.
     fetcher: Option<String>,
+}
+
+impl Domain {
+    /// `browser_cost` is as for [`StatsJson::new`].
+    fn json(&self, browser_cost: Option<f64>) -> DomainJson<'_> {
+        let row = StatsJson::new(&self.key, &self.row, browser_cost, self.fetcher.as_deref());
+        DomainJson { row, recent: self.recent }
+    }
 }
 
 /// Returns the number of domains, the number that match, and the requested ones in their order.

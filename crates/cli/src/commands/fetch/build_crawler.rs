@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::FetchArgs;
 use crate::commands::fetch::build_fetchers::{BuiltFetchers, Children};
 use crate::commands::fetch::crawl_options::CrawlOptions;
+use crate::commands::live_control::LiveControl;
 use crate::parse::input::is_stdin;
 use crate::setup::background_maintenance;
 use crate::setup::decider::candidate;
@@ -33,6 +34,7 @@ use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::registry::canonical;
 use fetchwise::robots::RobotsTxt;
 use fetchwise::rollout::{Guard, RolloutError};
+use fetchwise::router::Router;
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::failed_pages::{FailedPageLimits, FailedPages};
@@ -40,7 +42,8 @@ use fetchwise::store::files::Files;
 use fetchwise::store::validators::ValidatorLog;
 use fetchwise::store::warc::{Warc, WarcOptions};
 use fetchwise::time::Clock;
-use fetchwise_crawl::RunLog;
+use fetchwise_crawl::{PauseControl, RunLog};
+use fetchwise_serve::{Handle, Membership};
 use tokio::task::JoinHandle;
 
 /// Name of the file of validators in the data directory.
@@ -64,6 +67,29 @@ pub(crate) struct Crawler {
     pub(crate) reloader: Arc<Reloader>,
     /// The tasks that tick the automatic rollback and wait for SIGHUP.
     watching: [JoinHandle<()>; 2],
+}
+
+/// Opens the log, and loads what it knows into a selector.
+fn open_evidence(
+    settings: &Settings,
+    crawl_options: &CrawlOptions,
+    router: Router,
+) -> Result<(Arc<Journal>, Selector), Failure> {
+    let visits = visits(settings, crawl_options);
+    let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
+    warn_torn_tail(recovery.torn.as_ref());
+    // The data directory has to have room anyway, and a temporary folder may be missing, full
+    // or in memory.
+    set_spool_dir(journal.dir());
+    let journal = Arc::new(journal);
+    let pace = Pace::new(pace(settings, crawl_options)).with_store(Box::new(Arc::clone(&journal)));
+    let with = |builder: SelectorBuilder| {
+        let builder = builder.visits(visits).router(router).clock(Arc::clone(&settings.clock));
+        builder.pace(pace).keep_evicted(&journal)
+    };
+    let (selector, loaded) = settings.load_crawler_selector(with)?;
+    journal.register_fetchers(&selector, &loaded.registered)?;
+    Ok((journal, selector))
 }
 
 impl Crawler {
@@ -97,26 +123,12 @@ impl Crawler {
     ) -> Result<Self, Failure> {
         let hangups = reload::listen(settings).map_err(Failure::failed)?;
         let router = settings.router()?.clone();
-        let (limits, visits) = (limits(settings, crawl_options), visits(settings, crawl_options));
+        let limits = limits(settings, crawl_options);
         let detector = Arc::new(settings.detector()?);
         let guard = guard(settings, crawl_options)?;
         let identity = Identity::load(settings)?;
         let available = FetcherAvailability::find(settings, &crawl_options.browser)?;
-        let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
-        warn_torn_tail(recovery.torn.as_ref());
-        // The data directory has to have room anyway, and a temporary folder may be missing, full
-        // or in memory.
-        set_spool_dir(journal.dir());
-        let journal = Arc::new(journal);
-        let pace =
-            Pace::new(pace(settings, crawl_options)).with_store(Box::new(Arc::clone(&journal)));
-        let with = |builder: SelectorBuilder| {
-            let builder =
-                builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
-            builder.pace(pace).keep_evicted(&journal)
-        };
-        let (selector, loaded) = settings.load_crawler_selector(with)?;
-        journal.register_fetchers(&selector, &loaded.registered)?;
+        let (journal, selector) = open_evidence(settings, crawl_options, router)?;
         if let Some(name) = &crawl_options.prefer {
             is_known(&available, &selector, name)?;
         }
@@ -166,6 +178,21 @@ impl Crawler {
             reloader,
             watching,
         })
+    }
+
+    /// Returns what a running crawl can be asked for over its control socket.
+    pub(crate) fn control(
+        &self,
+        pauses: PauseControl,
+        server: Option<Handle>,
+        fleet: Option<Arc<dyn Membership>>,
+    ) -> LiveControl {
+        LiveControl {
+            pauses: Some(pauses),
+            server,
+            reloader: Some(Arc::clone(&self.reloader)),
+            ..LiveControl::new(&self.selector, &self.journal, fleet)
+        }
     }
 
     /// Returns the browsers.

@@ -18,10 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fleet;
-use super::live_control::LiveControl;
 use crate::commands::fetch::build_crawler::Crawler;
 use crate::commands::fetch::crawl_options::CrawlOptions;
-use crate::commands::fetch::dashboard_server::PendingDashboard;
+use crate::commands::fetch::dashboard_server::{PendingDashboard, ReadyDashboard};
 use crate::commands::fetch::end_report::EndReport;
 use crate::commands::fetch::metrics_endpoint::PendingEndpoint;
 #[cfg(not(feature = "parquet"))]
@@ -35,7 +34,7 @@ use crate::setup::background_maintenance::{self, RunningMaintenance};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, note, shown};
-use fetchwise::journal::Health;
+use fetchwise::journal::{Health, Journal};
 use fetchwise::selector::Selector;
 use fetchwise::store::Store;
 use fetchwise::store::warc::{Warc, cdxj};
@@ -112,6 +111,35 @@ pub(crate) fn run(
     ended
 }
 
+/// Opens a crawler and its dashboard, if there is to be one.
+fn open_crawler(
+    dashboard: Option<PendingDashboard>,
+    settings: &Settings,
+    crawl_options: &CrawlOptions,
+    store: Option<Arc<dyn Store>>,
+) -> Result<(Crawler, Option<ReadyDashboard>), Failure> {
+    match dashboard {
+        Some(pending) => pending
+            .open_crawler(settings, crawl_options, store)
+            .map(|(crawler, dashboard)| (crawler, Some(dashboard))),
+        None => Crawler::open(settings, crawl_options, store).map(|crawler| (crawler, None)),
+    }
+}
+
+/// Fails if the log has not kept all that was recorded. The pages are there nevertheless.
+fn check_log(journal: &Journal) -> Result<(), Failure> {
+    let lost = journal.lost();
+    match journal.health() {
+        _ if !lost.is_nothing() => {
+            Err(Failure::failed(format_args!("the attempt log lost {lost}")))
+        }
+        Health::Degraded { reason, .. } => {
+            Err(Failure::failed(format_args!("the attempt log was failing: {reason}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Run<'_> {
     /// Opens a crawler and what goes with it, crawls, and closes all of it.
     async fn crawl(
@@ -125,12 +153,7 @@ impl Run<'_> {
         let metrics = PendingEndpoint::open(args.metrics.as_deref()).await?;
         let dashboard = PendingDashboard::open(args.serve.as_deref()).await?;
         let crawl_options = CrawlOptions::from(args);
-        let (crawler, dashboard) = match dashboard {
-            Some(pending) => pending
-                .open_crawler(settings, &crawl_options, store)
-                .map(|(crawler, it)| (crawler, Some(it)))?,
-            None => (Crawler::open(settings, &crawl_options, store)?, None),
-        };
+        let (crawler, dashboard) = open_crawler(dashboard, settings, &crawl_options, store)?;
         let (total, pauses) = (crawl.total(), crawl.pause_control());
         let fleet = fleet::join(
             settings,
@@ -144,13 +167,8 @@ impl Run<'_> {
         let metrics =
             metrics.map(|metrics| metrics.begin(&crawler, total, told.clone())).transpose()?;
         let dashboard = dashboard.map(|dashboard| dashboard.begin(told.clone()));
-        let control = LiveControl {
-            pauses: Some(pauses),
-            server: dashboard.as_ref().map(|dashboard| dashboard.handle.clone()),
-            reloader: Some(Arc::clone(&crawler.reloader)),
-            ..LiveControl::new(&crawler.selector, &crawler.journal, told)
-        };
-        let control = control.listen("fetch");
+        let server = dashboard.as_ref().map(|dashboard| dashboard.handle.clone());
+        let control = crawler.control(pauses, server, told).listen("fetch");
         if let Some(dashboard) = &dashboard {
             note(format_args!("fetchwise: serving the dashboard at {}", dashboard.url));
         }
@@ -179,7 +197,7 @@ impl Run<'_> {
         }
         let ended = ended
             .and_then(|summary| self.report(summary, show, (&crawler.run_log, &crawler.selector)));
-        let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
+        let log = check_log(&crawler.journal);
         let dir = crawler.journal.dir().to_owned();
         if let Some(fleet) = fleet {
             fleet.end().await;
@@ -191,15 +209,7 @@ impl Run<'_> {
         let exit = ended?;
         closed?;
         settings.snapshot_if_due(&dir);
-        match health {
-            _ if !lost.is_nothing() => {
-                Err(Failure::failed(format_args!("the attempt log lost {lost}")))
-            }
-            Health::Degraded { reason, .. } => {
-                Err(Failure::failed(format_args!("the attempt log was failing: {reason}")))
-            }
-            _ => Ok(exit),
-        }
+        log.map(|()| exit)
     }
 
     fn display(&self) -> DisplayOptions {

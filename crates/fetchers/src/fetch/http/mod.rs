@@ -270,6 +270,16 @@ impl CompletedFetch {
     }
 }
 
+/// Asks whether a request may go on to where it was redirected.
+async fn admit(request: &Request<'_>, target: &Url) -> Result<(), Failure> {
+    match request.gate {
+        Some(gate) if !gate.pass(target).await => {
+            Err(Failure { stopped: true, ..Failure::new(ErrorKind::RedirectLoop, "not admitted") })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl HttpFetcher {
     async fn follow(
         &self,
@@ -316,14 +326,7 @@ impl HttpFetcher {
                 }
                 cookies.keep(headers, &asked);
                 drain(body).await;
-                if let Some(gate) = request.gate
-                    && !gate.pass(chain.current()).await
-                {
-                    return Err(Failure {
-                        stopped: true,
-                        ..Failure::new(ErrorKind::RedirectLoop, "not admitted")
-                    });
-                }
+                admit(&request, chain.current()).await?;
                 way.landed = Some(chain.current().clone());
                 continue;
             }

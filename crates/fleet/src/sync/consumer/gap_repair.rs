@@ -50,30 +50,8 @@ impl Consumer {
             let is_stale = self.is_stale(node_id);
             let missing: u64 = count(holes.iter().map(|(_, first, last)| (*first, *last)));
             let positions = missing.max(u64::from(is_stale));
-            let (timing, has_waiting) = (self.options.timing, self.has_waiting(node_id));
-            let seen = self.seen.entry(node_id).or_default();
-            let Some(missing) = seen.missing.as_mut().filter(|_| positions > 0) else {
-                let begun = Instant::now();
-                let fresh =
-                    GapState { since: begun, positions, asked: 0, next: begun + timing.gap };
-                seen.missing = (positions > 0).then_some(fresh);
-                continue;
-            };
-            if positions < missing.positions {
-                // Some positions have arrived; more may be on their way.
-                (missing.positions, missing.asked) = (positions, 0);
-            }
-            if Instant::now() < missing.next || has_waiting {
-                continue;
-            }
-            missing.asked += 1;
-            missing.positions = positions;
-            let wait = timing
-                .gap
-                .saturating_mul(1 << missing.asked.min(10))
-                .min(timing.max_request_interval);
-            missing.next = Instant::now() + wait;
-            let (asked, is_present) = (missing.asked, self.is_present(node_id));
+            let Some(asked) = self.next_request(node_id, positions) else { continue };
+            let is_present = self.is_present(node_id);
             // A node that is present can send what is missing. A snapshot covers everything and is
             // used when that fails.
             if asked.is_multiple_of(2)
@@ -97,6 +75,32 @@ impl Consumer {
             }
         }
         Ok(())
+    }
+
+    /// Notes that `positions` of a node are missing. Returns the number of requests so far with
+    /// the one that is due now, or `None` if none is due yet.
+    fn next_request(&mut self, node_id: NodeId, positions: u64) -> Option<u32> {
+        let (timing, has_waiting) = (self.options.timing, self.has_waiting(node_id));
+        let seen = self.seen.entry(node_id).or_default();
+        let Some(missing) = seen.missing.as_mut().filter(|_| positions > 0) else {
+            let begun = Instant::now();
+            let fresh = GapState { since: begun, positions, asked: 0, next: begun + timing.gap };
+            seen.missing = (positions > 0).then_some(fresh);
+            return None;
+        };
+        if positions < missing.positions {
+            // Some positions have arrived; more may be on their way.
+            (missing.positions, missing.asked) = (positions, 0);
+        }
+        if Instant::now() < missing.next || has_waiting {
+            return None;
+        }
+        missing.asked += 1;
+        missing.positions = positions;
+        let wait =
+            timing.gap.saturating_mul(1 << missing.asked.min(10)).min(timing.max_request_interval);
+        missing.next = Instant::now() + wait;
+        Some(missing.asked)
     }
 
     async fn ask(&mut self, node_id: NodeId, holes: &[(u32, u64, u64)]) -> Result<(), FleetError> {

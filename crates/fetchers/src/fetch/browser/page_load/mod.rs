@@ -561,24 +561,35 @@ impl PageLoad {
         {
             self.start(id, event.request.url.clone());
         }
-        let Some(current) = &mut self.current else { return Action::Continue(request) };
+        if self.current.is_none() {
+            return Action::Continue(request);
+        }
         let headers: Vec<Header> = event
             .response_headers
             .unwrap_or_default()
             .into_iter()
             .map(|h| Header::new(h.name, h.value))
             .collect();
+        self.on_head(request, event.request.url, status, headers)
+    }
+
+    /// Decides what becomes of the page when its head is here: it goes on to the tab, or stays
+    /// paused until its body is read or the tab closes.
+    fn on_head(
+        &mut self,
+        request: String,
+        url: String,
+        status: u16,
+        headers: Vec<Header>,
+    ) -> Action {
         if self.signs.is_some() {
-            self.response_head =
-                Url::parse(&event.request.url).ok().map(|url| (url, headers.clone()));
+            self.response_head = Url::parse(&url).ok().map(|url| (url, headers.clone()));
         }
         // Nothing from the proxy arrives through a tunnel: there such a header is a server's.
-        let signed =
-            header(&headers, ERROR_HEADER).filter(|_| event.request.url.starts_with("http://"));
+        let signed = header(&headers, ERROR_HEADER).filter(|_| url.starts_with("http://"));
         if let Some(kind) = signed.and_then(|value| own_failure(value, &self.proxy_mark)) {
             let message = format!("the proxy reported {kind}");
-            let failure =
-                Failure { ask_proxy: Some(event.request.url), ..Failure::new(kind, message) };
+            let failure = Failure { ask_proxy: Some(url), ..Failure::new(kind, message) };
             self.stop(FinalState::Failed(failure));
             return Action::None;
         }
@@ -589,13 +600,15 @@ impl PageLoad {
         if self.previous.is_some() && (matches!(status, 204 | 205) || is_download(&headers)) {
             return Action::Cancel(request);
         }
-        current.url = event.request.url;
-        current.status = Some(status);
-        current.headers = headers;
-        let headers = &current.headers;
         let head_bytes: usize = headers.iter().map(|h| h.name.len() + h.value.len() + 4).sum();
         let announced =
-            header(headers, "content-length").and_then(|n| n.trim().parse::<u64>().ok());
+            header(&headers, "content-length").and_then(|n| n.trim().parse::<u64>().ok());
+        let is_rendered = is_rendered(&headers);
+        if let Some(current) = &mut self.current {
+            current.url = url;
+            current.status = Some(status);
+            current.headers = headers;
+        }
         if head_bytes > self.limits.max_headers {
             let max = self.limits.max_headers;
             let message = format!("the headers are longer than {max} bytes");
@@ -604,7 +617,7 @@ impl PageLoad {
             self.fail_too_long();
         } else if matches!(status, 204 | 205 | 304) {
             self.stop(FinalState::Bodyless);
-        } else if !is_rendered(headers) {
+        } else if !is_rendered {
             self.stop(FinalState::Raw(request));
         } else {
             return Action::Continue(request);
