@@ -71,18 +71,23 @@ fn filled(
     fetcher: &str,
     given: AttemptOptions<'_>,
 ) -> std::result::Result<CoreAttempt, Failure> {
-    let mut kept = CoreAttempt::new(&convert::url(url)?, fetcher, convert::date(given.at)?).map_err(Failure::url)?;
+    let mut kept = CoreAttempt::new(&convert::url(url)?, fetcher, convert::date(given.at)?)
+        .map_err(Failure::url)?;
     kept.link = given.link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
     kept.http_status = given.status.map(convert::status).transpose()?;
     kept.response_headers = stored_headers(&convert::headers(env, given.headers.as_ref())?);
-    kept.duration_ms = given.duration.map_or(Ok(0), |ms| convert::count("duration", ms.round(), MAX_MS))?;
+    kept.duration_ms =
+        given.duration.map_or(Ok(0), |ms| convert::count("duration", ms.round(), MAX_MS))?;
     kept.source = given.source.map(Into::into);
     kept.rule = given.rule.map(Into::into);
     kept.confidence = convert::share("confidence", given.confidence)?;
     kept.propensity = convert::share("propensity", given.propensity)?;
     kept.hint = convert::hint(given.hint.as_deref())?;
-    kept.try_no = given.try_no.map_or(Ok(1), |no| convert::count("tryNo", no, u64::from(u32::MAX)))?.max(1) as u32;
-    kept.heuristics.extend(convert::known(env, given.heuristics.as_ref())?.into_iter().map(Tag::from));
+    kept.try_no =
+        given.try_no.map_or(Ok(1), |no| convert::count("tryNo", no, u64::from(u32::MAX)))?.max(1)
+            as u32;
+    kept.heuristics
+        .extend(convert::known(env, given.heuristics.as_ref())?.into_iter().map(Tag::from));
     Ok(kept)
 }
 
@@ -111,7 +116,11 @@ impl Attempt {
         options: Option<AttemptOptions<'_>>,
     ) -> Result<Self> {
         let Some(name) = decision.fetcher else {
-            return Err(Failure::misuse(format_args!("no fetch to record: the decision is {:?}", decision.kind)).into());
+            return Err(Failure::misuse(format_args!(
+                "no fetch to record: the decision is {:?}",
+                decision.kind
+            ))
+            .into());
         };
         let by = FetcherSpec { renders: decision.renders, ..FetcherSpec::by_name(&name) };
         let given = options.unwrap_or_default();
@@ -157,7 +166,13 @@ impl Attempt {
                 Some(kind) => kept.failed(kind),
                 None => {
                     let error_type = Some(ErrorType::from_name(&kind));
-                    CoreAttempt { success: false, is_banned: false, error_type, weight: 1.0, ..kept }
+                    CoreAttempt {
+                        success: false,
+                        is_banned: false,
+                        error_type,
+                        weight: 1.0,
+                        ..kept
+                    }
                 }
             },
         }
@@ -167,7 +182,10 @@ impl Attempt {
     #[napi(catch_unwind)]
     pub fn weighing(&self, weight: f64) -> Result<Self> {
         if ![0.0, 0.5, 1.0].contains(&weight) {
-            return Err(Failure::value(format_args!("invalid weight {weight}: expected 0, 0.5 or 1")).into());
+            return Err(Failure::value(format_args!(
+                "invalid weight {weight}: expected 0, 0.5 or 1"
+            ))
+            .into());
         }
         Ok(Self { kept: CoreAttempt { weight, ..self.kept.clone() } })
     }

@@ -87,7 +87,9 @@ impl Fetcher {
         };
         if let Some(cost) = cost {
             if !(cost.is_finite() && cost > 0.0) {
-                let why = format!("invalid cost {cost} of {name}: expected a number of plain requests above 0");
+                let why = format!(
+                    "invalid cost {cost} of {name}: expected a number of plain requests above 0"
+                );
                 return Err(Failure::config(why));
             }
             spec.cost = cost;
@@ -146,7 +148,8 @@ impl Plan {
     pub fn of(options: &mut SelectorOptions<'_>) -> std::result::Result<Self, Failure> {
         let (file, names_fetchers) = (options.config.take(), options.fetchers.is_some());
         let (mut builder, pace) =
-            config::begin(file.as_deref().map(Path::new), names_fetchers, options.pace).map_err(Failure::config)?;
+            config::begin(file.as_deref().map(Path::new), names_fetchers, options.pace)
+                .map_err(Failure::config)?;
         for fetcher in options.fetchers.take().into_iter().flatten() {
             builder = builder.fetcher(match fetcher {
                 Either::A(name) => FetcherSpec::by_name(&name),
@@ -160,7 +163,8 @@ impl Plan {
             builder = builder.policy(policy::by_name(name).map_err(Failure::config)?);
         }
         if let Some(keys) = options.max_keys {
-            builder = builder.max_keys(convert::count("maxKeys", keys, u64::from(u32::MAX))? as usize);
+            builder =
+                builder.max_keys(convert::count("maxKeys", keys, u64::from(u32::MAX))? as usize);
         }
         Ok(Self { builder, pace })
     }

@@ -7,7 +7,9 @@ use fetchwise::attempt::Hint;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::response::Header;
 use fetchwise::time::{Clock, Timestamp};
-use napi::bindgen_prelude::{Array, BufferSlice, Either, Function, JsObjectValue, JsValue, Object, Unknown};
+use napi::bindgen_prelude::{
+    Array, BufferSlice, Either, Function, JsObjectValue, JsValue, Object, Unknown,
+};
 use napi::{Env, ValueType};
 use url::Url;
 
@@ -38,9 +40,13 @@ pub fn json<'env>(env: &'env Env, given: Unknown<'env>) -> Result<String, Failur
     if matches!(given.get_type(), Ok(ValueType::String)) {
         return text(&given);
     }
-    let json = env.get_global().and_then(|global| global.get_named_property::<Object<'env>>("JSON")).map_err(odd)?;
-    let stringify =
-        json.get_named_property::<Function<'env, Unknown<'env>, Unknown<'env>>>("stringify").map_err(odd)?;
+    let json = env
+        .get_global()
+        .and_then(|global| global.get_named_property::<Object<'env>>("JSON"))
+        .map_err(odd)?;
+    let stringify = json
+        .get_named_property::<Function<'env, Unknown<'env>, Unknown<'env>>>("stringify")
+        .map_err(odd)?;
     text(&stringify.call(given).map_err(odd)?)
 }
 
@@ -67,7 +73,9 @@ pub fn date(ms: Option<f64>) -> Result<Timestamp, Failure> {
     let Some(ms) = ms else { return Ok(Timestamp::date()) };
     // Above this, milliseconds are not whole numbers any more.
     if !(0.0..9e15).contains(&ms) {
-        return Err(Failure::value(format_args!("invalid time {ms}: expected milliseconds since 1970")));
+        return Err(Failure::value(format_args!(
+            "invalid time {ms}: expected milliseconds since 1970"
+        )));
     }
     Ok(Timestamp::from_millis(ms.round() as i64))
 }
@@ -84,8 +92,9 @@ pub fn date_ms(time: Timestamp) -> f64 {
 
 /// Converts a duration in milliseconds.
 pub fn span(name: &str, ms: f64) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(ms / 1000.0)
-        .map_err(|_| Failure::value(format_args!("invalid {name} {ms}: expected a number of milliseconds")))
+    Duration::try_from_secs_f64(ms / 1000.0).map_err(|_| {
+        Failure::value(format_args!("invalid {name} {ms}: expected a number of milliseconds"))
+    })
 }
 
 /// Converts a whole number from 0 to `most`.
@@ -93,7 +102,9 @@ pub fn count(name: &str, given: f64, most: u64) -> Result<u64, Failure> {
     if given.fract() == 0.0 && (0.0..=most as f64).contains(&given) {
         return Ok(given as u64);
     }
-    Err(Failure::value(format_args!("invalid {name} {given}: expected a whole number from 0 to {most}")))
+    Err(Failure::value(format_args!(
+        "invalid {name} {given}: expected a whole number from 0 to {most}"
+    )))
 }
 
 /// Converts an HTTP status.
@@ -104,9 +115,9 @@ pub fn status(given: f64) -> Result<u16, Failure> {
 /// Converts a number from 0 to 1.
 pub fn share(name: &str, given: Option<f64>) -> Result<Option<f64>, Failure> {
     match given {
-        Some(value) if !(0.0..=1.0).contains(&value) => {
-            Err(Failure::value(format_args!("invalid {name} {value}: expected a number from 0 to 1")))
-        }
+        Some(value) if !(0.0..=1.0).contains(&value) => Err(Failure::value(format_args!(
+            "invalid {name} {value}: expected a number from 0 to 1"
+        ))),
         other => Ok(other),
     }
 }
@@ -118,7 +129,9 @@ pub fn hint(name: Option<&str>) -> Result<Option<Hint>, Failure> {
 
 /// Converts the caller's heuristics: pairs of type and value.
 pub fn known(env: &Env, given: Option<&Object<'_>>) -> Result<Vec<Heuristic>, Failure> {
-    let own = |(kind, value): (String, String)| Heuristic::of_caller(&kind, &value).map_err(Failure::value);
+    let own = |(kind, value): (String, String)| {
+        Heuristic::of_caller(&kind, &value).map_err(Failure::value)
+    };
     pairs(env, given)?.into_iter().map(own).collect()
 }
 
@@ -133,7 +146,8 @@ fn pairs(env: &Env, given: Option<&Object<'_>>) -> Result<Vec<(String, String)>,
     if given.is_array().map_err(odd)? {
         return pairs_of(given);
     }
-    let iterates = given.get_named_property::<Unknown<'_>>("entries").and_then(|entries| entries.get_type());
+    let iterates =
+        given.get_named_property::<Unknown<'_>>("entries").and_then(|entries| entries.get_type());
     if iterates.map_err(odd)? == ValueType::Function {
         return pairs_of(&listed(env, given).map_err(odd)?);
     }
@@ -147,7 +161,8 @@ fn pairs(env: &Env, given: Option<&Object<'_>>) -> Result<Vec<(String, String)>,
 
 /// Returns the result of `Array.from`.
 fn listed<'env>(env: &'env Env, given: &Object<'env>) -> napi::Result<Object<'env>> {
-    let array = env.get_global()?.get_named_property::<Unknown<'env>>("Array")?.coerce_to_object()?;
+    let array =
+        env.get_global()?.get_named_property::<Unknown<'env>>("Array")?.coerce_to_object()?;
     let from: Function<'env, Unknown<'env>, Object<'env>> = array.get_named_property("from")?;
     from.apply(array, given.to_unknown())
 }

@@ -63,7 +63,9 @@ impl Decision {
             breaker_ignored: take.is_some_and(|take| take.breaker_ignored),
             paused_until: until,
             is_host_paused: host,
-            renders: take.and_then(|take| selector.fetcher(take.fetcher)).is_some_and(|spec| spec.renders),
+            renders: take
+                .and_then(|take| selector.fetcher(take.fetcher))
+                .is_some_and(|spec| spec.renders),
             hint: hint.map(|hint| hint.name().to_owned()),
         }
     }

@@ -114,7 +114,8 @@ impl Detector {
         };
         let mut options = Options::default();
         if let Some(bytes) = given.max_bytes {
-            options = options.with_max_bytes(convert::count("maxBytes", bytes, u64::from(u32::MAX))? as usize);
+            options = options
+                .with_max_bytes(convert::count("maxBytes", bytes, u64::from(u32::MAX))? as usize);
         }
         if let Some(threshold) = convert::share("blockThreshold", given.block_threshold)? {
             options = options.with_block_threshold(threshold as f32);
@@ -162,8 +163,10 @@ impl Detector {
         #[napi(ts_arg_type = "Uint8Array | string")] body: Body<'_>,
         page: Option<PageOptions<'_>>,
     ) -> Result<FetchResult> {
-        let known =
-            PageInfo::take(env, Some(PageOptions { status: Some(status), headers, ..page.unwrap_or_default() }))?;
+        let known = PageInfo::take(
+            env,
+            Some(PageOptions { status: Some(status), headers, ..page.unwrap_or_default() }),
+        )?;
         Ok(FetchResult { kept: self.reader.judge_page(&known.page(convert::bytes(&body))) })
     }
 
@@ -176,8 +179,9 @@ impl Detector {
         page: Option<PageOptions<'_>>,
     ) -> Result<Value> {
         let known = PageInfo::take(env, page)?;
-        let explained =
-            SCRATCH.with_borrow_mut(|scratch| self.reader.explain(&known.page(convert::bytes(&body)), scratch));
+        let explained = SCRATCH.with_borrow_mut(|scratch| {
+            self.reader.explain(&known.page(convert::bytes(&body)), scratch)
+        });
         let matches: Vec<MatchJson> = explained.matches.iter().map(MatchJson::from).collect();
         let cues = explained.cues.as_ref().map(|sum| {
             let cues: Vec<CueJson> = sum.cues.iter().map(CueJson::from).collect();
@@ -193,9 +197,10 @@ impl Detector {
     pub fn reload(&self, rules: Option<String>) -> Result<()> {
         match rules.as_ref().or(self.rules.as_ref()) {
             Some(path) => Ok(self.reader.reload_file(Path::new(path)).map_err(Failure::config)?),
-            None => {
-                Err(Failure::misuse("this detector has only the shipped rules: name a file with reload(path)").into())
-            }
+            None => Err(Failure::misuse(
+                "this detector has only the shipped rules: name a file with reload(path)",
+            )
+            .into()),
         }
     }
 
@@ -223,7 +228,8 @@ impl Verdict {
 
     /// Returns everything that an attempt records of the response.
     pub fn answer(&self) -> CoreFetchResult {
-        let (url, final_url) = self.urls.as_ref().map(|(url, last)| (url.as_str(), last.as_str())).unzip();
+        let (url, final_url) =
+            self.urls.as_ref().map(|(url, last)| (url.as_str(), last.as_str())).unzip();
         self.read.fetch_result(&Page { url, final_url, ..self.page() })
     }
 }

@@ -113,8 +113,9 @@ impl From<JournalError> for Failure {
         match &error {
             JournalError::Log(BadLog::Locked { .. }) => {
                 let pid = error.holder_pid();
-                let message =
-                    format!("{error}; close the other one, give both this journal, or ask a shared `fetchwise serve`");
+                let message = format!(
+                    "{error}; close the other one, give both this journal, or ask a shared `fetchwise serve`"
+                );
                 Self { pid, ..Self::new(Code::Locked, message) }
             }
             JournalError::Append(AppendError::Closed) => Self::closed(),

@@ -15,7 +15,10 @@ pub struct Explanation {
 
 impl Explanation {
     pub fn new(selector: &Selector, asked: &str, of: &CoreExplanation) -> Self {
-        Self { value: ExplanationJson::of_selector(selector, asked, of).value(), text: of.text(selector, asked) }
+        Self {
+            value: ExplanationJson::of_selector(selector, asked, of).value(),
+            text: of.text(selector, asked),
+        }
     }
 }
 

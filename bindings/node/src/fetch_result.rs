@@ -70,11 +70,15 @@ impl FetchResult {
         }
         kept.status = given.status.map(convert::status).transpose()?;
         kept.headers = convert::headers(env, given.headers.as_ref())?;
-        kept.retry_after = given.retry_after.map(|ms| convert::span("retryAfter", ms)).transpose()?;
+        kept.retry_after =
+            given.retry_after.map(|ms| convert::span("retryAfter", ms)).transpose()?;
         kept.duration = given.duration.map(|ms| convert::span("duration", ms)).transpose()?;
         kept.message = given.message;
         // A URL that cannot be fetched is not one that responded.
-        kept.final_url = given.final_url.and_then(|url| fetchwise::heuristic::url::parse(&url).ok()).map(Box::new);
+        kept.final_url = given
+            .final_url
+            .and_then(|url| fetchwise::heuristic::url::parse(&url).ok())
+            .map(Box::new);
         Ok(Self { kept })
     }
 

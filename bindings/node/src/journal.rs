@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::{CompactOptions, SnapshotOptions};
-use fetchwise::journal::{Acknowledgement, Health, Journal as Log, JournalOptions as Options, OpenCheck, UnknownName};
+use fetchwise::journal::{
+    Acknowledgement, Health, Journal as Log, JournalOptions as Options, OpenCheck, UnknownName,
+};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_bindings_core::journal_sink::SharedJournal;
@@ -59,7 +61,10 @@ impl Shared {
     }
 
     /// Waits until `asked` is acknowledged.
-    pub fn wait(&self, asked: impl FnOnce(&Log) -> Acknowledgement) -> std::result::Result<(), Failure> {
+    pub fn wait(
+        &self,
+        asked: impl FnOnce(&Log) -> Acknowledgement,
+    ) -> std::result::Result<(), Failure> {
         self.with(asked)?.wait().map_err(Failure::log)
     }
 
@@ -104,7 +109,12 @@ pub fn settle_all(process_ends: bool) {
     if process_ends {
         ENDING.store(true, Ordering::Relaxed);
     }
-    let open: Vec<_> = OPEN.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+    let open: Vec<_> = OPEN
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .iter()
+        .filter_map(Weak::upgrade)
+        .collect();
     for shared in open {
         // A failure to write can no longer be reported here.
         let _ = shared.wait(Log::flush);
@@ -214,7 +224,10 @@ impl Journal {
     /// Opens the journal in `dir`, and creates the directory if it is missing.
     #[napi(catch_unwind, constructor)]
     pub fn new(env: &Env, dir: String, options: Option<JournalOptions>) -> napi::Result<Self> {
-        let opened = options.unwrap_or_default().options().and_then(|options| Shared::open(Path::new(&dir), options));
+        let opened = options
+            .unwrap_or_default()
+            .options()
+            .and_then(|options| Shared::open(Path::new(&dir), options));
         opened.map(|shared| Self { shared }).map_err(|failure| failure.into_js(env))
     }
 
@@ -248,8 +261,13 @@ impl Journal {
             shared.wait(Log::flush)?;
             let mut options = SnapshotOptions::default();
             options.await_seq = shared.with(Log::durable_seq)?;
-            let taken =
-                maintenance::snapshot_with(&shared.dir, &blank()?, &options, Timestamp::date(), &mut |_, _| {})?;
+            let taken = maintenance::snapshot_with(
+                &shared.dir,
+                &blank()?,
+                &options,
+                Timestamp::date(),
+                &mut |_, _| {},
+            )?;
             Ok(taken.records as f64)
         };
         promise(work, |records| records)
@@ -258,7 +276,10 @@ impl Journal {
     /// Drops old attempts from the log. Their evidence stays, in a snapshot. Works alongside the
     /// writer.
     #[napi(catch_unwind, ts_return_type = "Promise<CompactReport>")]
-    pub fn compact(&self, options: Option<CompactionOptions>) -> Result<AsyncTask<Work<CompactReport, CompactReport>>> {
+    pub fn compact(
+        &self,
+        options: Option<CompactionOptions>,
+    ) -> Result<AsyncTask<Work<CompactReport, CompactReport>>> {
         let (shared, given) = (Arc::clone(&self.shared), options.unwrap_or_default());
         let mut options = CompactOptions::default();
         options.dry_run = given.dry_run.unwrap_or_default();
@@ -267,7 +288,13 @@ impl Journal {
         }
         let work = move || {
             shared.wait(Log::flush)?;
-            let done = maintenance::compact(&shared.dir, &blank()?, &options, Timestamp::date(), &mut |_, _| {})?;
+            let done = maintenance::compact(
+                &shared.dir,
+                &blank()?,
+                &options,
+                Timestamp::date(),
+                &mut |_, _| {},
+            )?;
             let (attempts, bytes) = (done.attempts, done.bytes);
             Ok(CompactReport {
                 attempts: vec![attempts.0 as f64, attempts.1 as f64],

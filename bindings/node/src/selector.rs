@@ -155,10 +155,16 @@ impl Selector {
         ts_args_type = "dir: string, options?: Omit<SelectorOptions, 'journal'> | undefined | null",
         ts_return_type = "Promise<Selector>"
     )]
-    pub fn open(dir: String, options: Option<SelectorOptions<'_>>) -> Result<AsyncTask<Work<Arc<Core>, Self>>> {
+    pub fn open(
+        dir: String,
+        options: Option<SelectorOptions<'_>>,
+    ) -> Result<AsyncTask<Work<Arc<Core>, Self>>> {
         let mut options = options.unwrap_or_default();
         if options.journal.is_some() {
-            return Err(Failure::misuse("invalid option journal: Selector.open opens the journal itself").into());
+            return Err(Failure::misuse(
+                "invalid option journal: Selector.open opens the journal itself",
+            )
+            .into());
         }
         let plan = Plan::of(&mut options)?;
         let how = options.journal_options.unwrap_or_default().options()?;
@@ -191,17 +197,25 @@ impl Selector {
         &self,
         env: &Env,
         #[napi(ts_arg_type = "Array<string | URL>")] urls: Vec<Unknown<'_>>,
-        #[napi(ts_arg_type = "Omit<SelectOptions, 'link'> | undefined | null")] options: Option<SelectOptions<'_>>,
+        #[napi(ts_arg_type = "Omit<SelectOptions, 'link'> | undefined | null")] options: Option<
+            SelectOptions<'_>,
+        >,
     ) -> Result<Vec<Decision>> {
         let urls = urls.iter().map(convert::url).collect::<std::result::Result<Vec<_>, _>>()?;
         let wish = options.unwrap_or_default();
         if wish.link.is_some() {
-            return Err(Failure::misuse("invalid option link: it names one link; selectMany decides about many").into());
+            return Err(Failure::misuse(
+                "invalid option link: it names one link; selectMany decides about many",
+            )
+            .into());
         }
         let known = convert::known(env, wish.heuristics.as_ref())?;
         let all = self.context(LinkState::default(), &wish, &known)?;
         let decided = select_many(&self.core.kept, &urls, &all).map_err(Failure::url)?;
-        Ok(decided.iter().map(|decided| Decision::new(&self.core.kept, decided, all.hint)).collect())
+        Ok(decided
+            .iter()
+            .map(|decided| Decision::new(&self.core.kept, decided, all.hint))
+            .collect())
     }
 
     /// Explains the decision that `select` would make.
@@ -262,7 +276,8 @@ impl Selector {
             self.core.candidate(name)?;
         }
         let known = convert::known(env, heuristics.as_ref())?;
-        let settings = VisitSettings { prefer: prefer.as_deref(), link: link.as_deref(), without, known };
+        let settings =
+            VisitSettings { prefer: prefer.as_deref(), link: link.as_deref(), without, known };
         Ok(Visit::begin(Handle(Arc::clone(&self.core)), url, settings)?)
     }
 
@@ -278,7 +293,8 @@ impl Selector {
         at: Option<f64>,
     ) -> Result<Masses> {
         let content = if files == Some(true) { ContentKind::File } else { ContentKind::Page };
-        let weights = self.core.kept.weights((&kind, &value), content, &fetcher, convert::time(at)?);
+        let weights =
+            self.core.kept.weights((&kind, &value), content, &fetcher, convert::time(at)?);
         Ok(Masses {
             success: weights.success,
             total: weights.total,
@@ -414,8 +430,12 @@ impl Selector {
         wish: &SelectOptions<'_>,
         heuristics: &'k [fetchwise::heuristic::Heuristic],
     ) -> std::result::Result<SelectContext<'k>, Failure> {
-        let excluded = wish.excluded.as_ref().map_or(Ok(FetcherSet::EMPTY), |names| self.core.set(names))?;
-        let attempts = wish.attempts.map(|given| convert::count("attempts", given, u64::from(u32::MAX))).transpose()?;
+        let excluded =
+            wish.excluded.as_ref().map_or(Ok(FetcherSet::EMPTY), |names| self.core.set(names))?;
+        let attempts = wish
+            .attempts
+            .map(|given| convert::count("attempts", given, u64::from(u32::MAX)))
+            .transpose()?;
         Ok(SelectContext {
             now: convert::time(wish.at)?,
             link,
@@ -433,7 +453,10 @@ impl Selector {
     }
 
     fn log(&self) -> std::result::Result<&Arc<Shared>, Failure> {
-        self.core.log.as_ref().ok_or_else(|| Failure::misuse("cannot read stats: this selector has no journal"))
+        self.core
+            .log
+            .as_ref()
+            .ok_or_else(|| Failure::misuse("cannot read stats: this selector has no journal"))
     }
 }
 

@@ -70,7 +70,11 @@ impl Signer {
 
     /// Notes the names of a response's headers: they show what form of signature the host reads.
     #[napi(catch_unwind)]
-    pub fn observe(&self, #[napi(ts_arg_type = "string | URL")] url: Unknown<'_>, names: Vec<String>) -> Result<()> {
+    pub fn observe(
+        &self,
+        #[napi(ts_arg_type = "string | URL")] url: Unknown<'_>,
+        names: Vec<String>,
+    ) -> Result<()> {
         signer::observe(&self.core, &convert::url(&url)?, &names);
         Ok(())
     }

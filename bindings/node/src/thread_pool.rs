@@ -29,7 +29,9 @@ impl<T: Send + 'static, R: ToNapiValue + TypeName + 'static> Task for Work<T, R>
     type JsValue = R;
 
     fn compute(&mut self) -> napi::Result<Self::Output> {
-        let Some(work) = self.work.take() else { return Ok(Err(Failure::misuse("this work was already done"))) };
+        let Some(work) = self.work.take() else {
+            return Ok(Err(Failure::misuse("this work was already done")));
+        };
         Ok(catch_unwind(AssertUnwindSafe(work))
             .unwrap_or_else(|_| Err(Failure::log("defect of fetchwise: it panicked"))))
     }

@@ -74,7 +74,10 @@ pub struct Import {
 
 /// Begins an import.
 #[napi(catch_unwind, skip_typescript, js_name = "_importInto")]
-pub fn import_into(journal: &Journal, selector: Option<ClassInstance<'_, Selector>>) -> External<Import> {
+pub fn import_into(
+    journal: &Journal,
+    selector: Option<ClassInstance<'_, Selector>>,
+) -> External<Import> {
     let core = selector.map(|selector| Arc::clone(&selector.core));
     External::new(Import { log: Arc::clone(&journal.shared), core, state: Arc::default() })
 }
@@ -85,7 +88,8 @@ pub fn import_next(
     import: &External<Import>,
     batch: Vec<Either<String, ClassInstance<'_, Attempt>>>,
 ) -> AsyncTask<Work<Summary, Imported>> {
-    let (log, core, state) = (Arc::clone(&import.log), import.core.clone(), Arc::clone(&import.state));
+    let (log, core, state) =
+        (Arc::clone(&import.log), import.core.clone(), Arc::clone(&import.state));
     let item = |item: Either<String, ClassInstance<'_, Attempt>>| match item {
         Either::A(line) => Item::Text(line),
         Either::B(attempt) => Item::Made(Box::new(attempt.kept.clone())),
@@ -130,7 +134,8 @@ pub fn export_from(journal: Either<ClassInstance<'_, Journal>, String>) -> Exter
         let export = || -> Result<u64, Failure> {
             log.map_or(Ok(()), |log| log.wait(Log::settled))?;
             let write = |text: &str| told.send(Piece::Text(text.to_owned()));
-            jsonl::export(&dir, write)?.map_err(|_| Failure::misuse("the reader of the export is gone"))
+            jsonl::export(&dir, write)?
+                .map_err(|_| Failure::misuse("the reader of the export is gone"))
         };
         let end = Piece::End(export());
         let _ = told.send(end);
@@ -140,7 +145,9 @@ pub fn export_from(journal: Either<ClassInstance<'_, Journal>, String>) -> Exter
 
 /// Resolves to the next lines or, at the end, to their number.
 #[napi(catch_unwind, skip_typescript, js_name = "_exportNext")]
-pub fn export_next(export: &External<Export>) -> AsyncTask<Work<Either<String, f64>, Either<String, f64>>> {
+pub fn export_next(
+    export: &External<Export>,
+) -> AsyncTask<Work<Either<String, f64>, Either<String, f64>>> {
     let pieces = Arc::clone(&export.pieces);
     let work = move || {
         let pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);

@@ -34,7 +34,11 @@ pub struct Visit {
 }
 
 impl Visit {
-    pub fn begin(core: Handle, url: Url, settings: VisitSettings<'_>) -> std::result::Result<Self, Failure> {
+    pub fn begin(
+        core: Handle,
+        url: Url,
+        settings: VisitSettings<'_>,
+    ) -> std::result::Result<Self, Failure> {
         Ok(Self { kept: SteppedVisit::begin(core.clone(), url, settings)?, core })
     }
 }
@@ -56,7 +60,10 @@ impl Visit {
     pub fn report(
         &self,
         step: &Step,
-        #[napi(ts_arg_type = "FetchResult | Verdict | Error | 'content' | ErrorKind | (string & {})")] outcome: Either3<
+        #[napi(
+            ts_arg_type = "FetchResult | Verdict | Error | 'content' | ErrorKind | (string & {})"
+        )]
+        outcome: Either3<
             ClassInstance<'_, FetchResult>,
             ClassInstance<'_, Verdict>,
             String,
@@ -133,9 +140,10 @@ impl Step {
     fn new(core: &Handle, held: HeldStep<Handle>, asked: Asked) -> Self {
         let selector = &core.0.kept;
         let chosen = match &asked {
-            Asked::Request { fetcher, decision, .. } => {
-                Some((selector.fetcher_name(*fetcher).to_owned(), Decision::new(selector, decision, None)))
-            }
+            Asked::Request { fetcher, decision, .. } => Some((
+                selector.fetcher_name(*fetcher).to_owned(),
+                Decision::new(selector, decision, None),
+            )),
             Asked::Wait { .. } => None,
         };
         Self { held, asked, chosen }
@@ -216,8 +224,10 @@ impl Step {
     /// Returns true if it has happened already. `ready()` is built on it.
     #[napi(catch_unwind, skip_typescript, js_name = "_listen")]
     pub fn listen(&self, come: Function<'_, (), ()>) -> napi::Result<bool> {
-        let wait =
-            self.held.take_wait().map_err(|misuse| napi::Error::from_reason(Failure::misuse(misuse).to_string()))?;
+        let wait = self
+            .held
+            .take_wait()
+            .map_err(|misuse| napi::Error::from_reason(Failure::misuse(misuse).to_string()))?;
         // This does not keep the process running; the timer alongside it does.
         let call = come.build_threadsafe_function::<()>().weak::<true>().build()?;
         let ring = move || {
@@ -238,7 +248,9 @@ impl Step {
 #[derive(Clone, Debug)]
 pub struct End {
     /// How the visit ended.
-    #[napi(ts_type = "'delivered' | 'failed' | 'paused' | 'paced' | 'no_viable_fetcher' | 'no_route' | 'no_fetcher'")]
+    #[napi(
+        ts_type = "'delivered' | 'failed' | 'paused' | 'paced' | 'no_viable_fetcher' | 'no_route' | 'no_fetcher'"
+    )]
     pub kind: String,
     /// Whether the visit delivered content.
     pub is_delivered: bool,

@@ -53,7 +53,11 @@ impl Task {
         let _ = Python::try_attach(|py| {
             let complete = Complete { made: Mutex::new(Some(made)) };
             // A loop that has been closed meanwhile raises, and has no one to notify either.
-            let _ = self.event_loop.call_method1(py, "call_soon_threadsafe", (complete, self.future.clone_ref(py)));
+            let _ = self.event_loop.call_method1(
+                py,
+                "call_soon_threadsafe",
+                (complete, self.future.clone_ref(py)),
+            );
         });
     }
 }
@@ -139,8 +143,11 @@ pub(crate) fn future(
     pending: impl Future<Output = Made> + Send + 'static,
 ) -> PyResult<Bound<'_, PyAny>> {
     let (event_loop, future) = new_future(py)?;
-    let task =
-        Arc::new(Task { pending: Mutex::new(Some(Box::pin(pending))), event_loop, future: future.clone().unbind() });
+    let task = Arc::new(Task {
+        pending: Mutex::new(Some(Box::pin(pending))),
+        event_loop,
+        future: future.clone().unbind(),
+    });
     match task.poll() {
         Some(made) => complete(py, &future, made)?,
         None => {
@@ -152,10 +159,15 @@ pub(crate) fn future(
 
 /// Returns the `asyncio` future of blocking work, which runs in a separate thread. Cancelling it
 /// stops the wait, not the work.
-pub(crate) fn blocking(py: Python<'_>, work: impl FnOnce() -> Made + Send + 'static) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn blocking(
+    py: Python<'_>,
+    work: impl FnOnce() -> Made + Send + 'static,
+) -> PyResult<Bound<'_, PyAny>> {
     let (event_loop, future) = new_future(py)?;
     let task = Task { pending: Mutex::new(None), event_loop, future: future.clone().unbind() };
-    std::thread::Builder::new().name("fetchwise-work".to_owned()).spawn(move || task.deliver(work()))?;
+    std::thread::Builder::new()
+        .name("fetchwise-work".to_owned())
+        .spawn(move || task.deliver(work()))?;
     Ok(future)
 }
 

@@ -54,13 +54,13 @@ impl Attempt {
         heuristics: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let share = |name: &str, value: Option<f64>| match value {
-            Some(value) if !(0.0..=1.0).contains(&value) => {
-                Err(PyValueError::new_err(format!("invalid {name} {value}: expected a number from 0 to 1")))
-            }
+            Some(value) if !(0.0..=1.0).contains(&value) => Err(PyValueError::new_err(format!(
+                "invalid {name} {value}: expected a number from 0 to 1"
+            ))),
             other => Ok(other),
         };
-        let mut kept =
-            CoreAttempt::new(&convert::url(url)?, fetcher, convert::date(at)?).map_err(|error| errors::url(&error))?;
+        let mut kept = CoreAttempt::new(&convert::url(url)?, fetcher, convert::date(at)?)
+            .map_err(|error| errors::url(&error))?;
         kept.link = link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
         kept.http_status = status;
         kept.response_headers = stored_headers(&convert::headers(headers)?);
@@ -98,12 +98,15 @@ impl Attempt {
         heuristics: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let (Some(chosen), Some(name)) = (decision.take(), decision.name.as_ref()) else {
-            return Err(errors::misuse(format!("no fetch to record: the decision is {:?}", decision.kind())));
+            return Err(errors::misuse(format!(
+                "no fetch to record: the decision is {:?}",
+                decision.kind()
+            )));
         };
         let name = name.to_str(py)?;
         let by = FetcherSpec { renders: decision.renders, ..FetcherSpec::by_name(name) };
-        let mut kept =
-            CoreAttempt::new(&convert::url(url)?, name, convert::date(at)?).map_err(|error| errors::url(&error))?;
+        let mut kept = CoreAttempt::new(&convert::url(url)?, name, convert::date(at)?)
+            .map_err(|error| errors::url(&error))?;
         kept.link = link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
         kept.duration_ms = duration_ms;
         kept.source = Some(chosen.source.name().into());
@@ -131,7 +134,13 @@ impl Attempt {
                 Some(kind) => kept.failed(kind),
                 None => {
                     let error_type = Some(ErrorType::from_name(kind));
-                    CoreAttempt { success: false, is_banned: false, error_type, weight: 1.0, ..kept }
+                    CoreAttempt {
+                        success: false,
+                        is_banned: false,
+                        error_type,
+                        weight: 1.0,
+                        ..kept
+                    }
                 }
             },
         }
@@ -140,7 +149,9 @@ impl Attempt {
     /// Returns the attempt with another weight: 0 while a retry may still succeed.
     fn weighing(&self, weight: f64) -> PyResult<Self> {
         if ![0.0, 0.5, 1.0].contains(&weight) {
-            return Err(PyValueError::new_err(format!("invalid weight {weight}: expected 0, 0.5 or 1")));
+            return Err(PyValueError::new_err(format!(
+                "invalid weight {weight}: expected 0, 0.5 or 1"
+            )));
         }
         Ok(Self { kept: CoreAttempt { weight, ..self.kept.clone() } })
     }
@@ -157,7 +168,11 @@ impl Attempt {
     /// >>> fetchwise.Attempt.from_dict(line).to_dict()["attempted_at"]
     /// '2025-11-20T14:46:40.123Z'
     #[classmethod]
-    fn from_dict(_class: &Bound<'_, PyType>, py: Python<'_>, fields: &Bound<'_, PyDict>) -> PyResult<Self> {
+    fn from_dict(
+        _class: &Bound<'_, PyType>,
+        py: Python<'_>,
+        fields: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
         Self::from_json_text(&json::dumps(py, fields)?)
     }
 
@@ -241,7 +256,11 @@ impl Attempt {
     /// The heuristics of the attempt: pairs of type and value.
     #[getter]
     fn heuristics(&self) -> Vec<(&str, &str)> {
-        self.kept.heuristics.iter().map(|tag| (tag.heuristic.kind.as_ref(), tag.heuristic.value.as_ref())).collect()
+        self.kept
+            .heuristics
+            .iter()
+            .map(|tag| (tag.heuristic.kind.as_ref(), tag.heuristic.value.as_ref()))
+            .collect()
     }
 
     fn __eq__(&self, other: &Self) -> bool {
@@ -249,7 +268,8 @@ impl Attempt {
     }
 
     fn __repr__(&self) -> String {
-        let end = if self.kept.success { "delivered" } else { self.error_type().unwrap_or("not ended") };
+        let end =
+            if self.kept.success { "delivered" } else { self.error_type().unwrap_or("not ended") };
         format!("<Attempt {} {} {end}>", self.kept.fetcher, self.kept.url)
     }
 }

@@ -22,14 +22,20 @@ fn _bench_select(selector: &Selector, url: &Bound<'_, PyAny>, times: u32) -> PyR
     let begun = Instant::now();
     for _ in 0..times {
         let situation = SelectContext::first_attempt(Timestamp::now());
-        black_box(selector.core.kept.select(&url, &situation)).map_err(|error| errors::url(&error))?;
+        black_box(selector.core.kept.select(&url, &situation))
+            .map_err(|error| errors::url(&error))?;
     }
     Ok(begun.elapsed().as_nanos() as f64 / f64::from(times))
 }
 
 /// Returns the nanoseconds of one `record` of an existing attempt, including its copy.
 #[pyfunction]
-fn _bench_record(py: Python<'_>, selector: &Selector, attempt: &Attempt, times: u32) -> PyResult<f64> {
+fn _bench_record(
+    py: Python<'_>,
+    selector: &Selector,
+    attempt: &Attempt,
+    times: u32,
+) -> PyResult<f64> {
     let begun = Instant::now();
     for _ in 0..times {
         selector.learn(py, attempt.kept.clone())?;
@@ -39,7 +45,13 @@ fn _bench_record(py: Python<'_>, selector: &Selector, attempt: &Attempt, times: 
 
 /// Returns the bytes per second that this number of threads reads.
 #[pyfunction]
-fn _bench_classify(py: Python<'_>, detector: &Detector, body: &[u8], times: u32, threads: u32) -> f64 {
+fn _bench_classify(
+    py: Python<'_>,
+    detector: &Detector,
+    body: &[u8],
+    times: u32,
+    threads: u32,
+) -> f64 {
     py.detach(|| {
         let begun = Instant::now();
         std::thread::scope(|scope| {
@@ -48,7 +60,12 @@ fn _bench_classify(py: Python<'_>, detector: &Detector, body: &[u8], times: u32,
                     let headers = [Header::new("content-type", "text/html")];
                     let mut scratch = Scratch::default();
                     for _ in 0..times {
-                        let page = Page { status: 200, headers: &headers, body: black_box(body), ..Page::default() };
+                        let page = Page {
+                            status: 200,
+                            headers: &headers,
+                            body: black_box(body),
+                            ..Page::default()
+                        };
                         black_box(detector.reader.inspect(&page, &mut scratch));
                     }
                 });

@@ -50,7 +50,11 @@ impl Deref for Handle {
 
 impl Core {
     /// Builds a selector that records into `log`, with the evidence of the attempts in it.
-    pub(crate) fn build(py: Python<'_>, (builder, settings): Plan, log: Option<Arc<Shared>>) -> PyResult<Self> {
+    pub(crate) fn build(
+        py: Python<'_>,
+        (builder, settings): Plan,
+        log: Option<Arc<Shared>>,
+    ) -> PyResult<Self> {
         let mut pace = Pace::new(settings);
         if let Some(log) = &log {
             pace = pace.with_store(Box::new(JournalSink(Arc::clone(log))));
@@ -61,11 +65,13 @@ impl Core {
             py.detach(|| settled.wait()).map_err(|error| errors::wait(&error))?;
             let loaded = py.detach(|| load(&log.dir, &kept, Timestamp::now()));
             let registered = loaded.map_err(|error| errors::journal(py, &error))?.registered;
-            let done = log.with(|journal| py.detach(|| journal.register_fetchers(&kept, &registered)))?;
+            let done =
+                log.with(|journal| py.detach(|| journal.register_fetchers(&kept, &registered)))?;
             done.map_err(|error| errors::journal(py, &error))?;
             kept.set_sink(Box::new(JournalSink(Arc::clone(log))));
         }
-        let names = kept.candidates().map(|(_, spec)| PyString::intern(py, &spec.name).unbind()).collect();
+        let names =
+            kept.candidates().map(|(_, spec)| PyString::intern(py, &spec.name).unbind()).collect();
         Ok(Self { kept, log, names })
     }
 
@@ -93,7 +99,10 @@ impl Core {
     ) -> PyResult<Py<Decision>> {
         let id = decided.selected().map(|take| take.fetcher);
         let renders = id.and_then(|id| self.kept.fetcher(id)).is_some_and(|spec| spec.renders);
-        decision::object(py, Decision { decided, name: id.map(|id| self.name(py, id)), renders, hint })
+        decision::object(
+            py,
+            Decision { decided, name: id.map(|id| self.name(py, id)), renders, hint },
+        )
     }
 
     /// Returns the candidates with these names.
@@ -130,7 +139,12 @@ impl Fetcher {
 impl Fetcher {
     #[new]
     #[pyo3(signature = (name, *, kind=None, cost=None, renders=None))]
-    fn new(name: &str, kind: Option<&str>, cost: Option<f64>, renders: Option<bool>) -> PyResult<Self> {
+    fn new(
+        name: &str,
+        kind: Option<&str>,
+        cost: Option<f64>,
+        renders: Option<bool>,
+    ) -> PyResult<Self> {
         let mut spec = match kind {
             Some(kind) => FetcherSpec::new(name, kind.parse::<Class>().map_err(errors::config)?),
             None => FetcherSpec::by_name(name),
@@ -197,13 +211,18 @@ pub(crate) fn builder(
     pace: Option<bool>,
 ) -> PyResult<Plan> {
     let file = config.map(PathBuf::as_path);
-    let (mut builder, settings) = config::begin(file, fetchers.is_some(), pace).map_err(errors::config)?;
+    let (mut builder, settings) =
+        config::begin(file, fetchers.is_some(), pace).map_err(errors::config)?;
     for fetcher in fetchers.map(|given| given.try_iter()).transpose()?.into_iter().flatten() {
         let fetcher = fetcher?;
         let spec = match (fetcher.cast::<Fetcher>(), fetcher.cast::<PyString>()) {
             (Ok(fetcher), _) => fetcher.get().spec.clone(),
             (_, Ok(name)) => FetcherSpec::by_name(name.to_str()?),
-            _ => return Err(PyTypeError::new_err("invalid fetchers: expected names or Fetcher objects")),
+            _ => {
+                return Err(PyTypeError::new_err(
+                    "invalid fetchers: expected names or Fetcher objects",
+                ));
+            }
         };
         builder = builder.fetcher(spec);
     }

@@ -15,7 +15,8 @@ use crate::errors;
 
 /// Converts a URL: a `str`, or anything whose `str()` is one (`yarl.URL`, `httpx.URL`).
 pub(crate) fn url(given: &Bound<'_, PyAny>) -> PyResult<Url> {
-    let parse = |text: &str| fetchwise::heuristic::url::parse(text).map_err(|error| errors::url(&error));
+    let parse =
+        |text: &str| fetchwise::heuristic::url::parse(text).map_err(|error| errors::url(&error));
     match given.cast::<PyString>() {
         Ok(text) => parse(text.to_str()?),
         Err(_) => parse(given.str()?.to_str()?),
@@ -36,7 +37,9 @@ pub(crate) fn date(seconds: Option<f64>) -> PyResult<Timestamp> {
     let ms = (seconds * 1000.0).round();
     // Above this, milliseconds are not whole numbers any more.
     if !(0.0..9e15).contains(&ms) {
-        return Err(PyValueError::new_err(format!("invalid time {seconds}: expected seconds since 1970")));
+        return Err(PyValueError::new_err(format!(
+            "invalid time {seconds}: expected seconds since 1970"
+        )));
     }
     Ok(Timestamp::from_millis(ms as i64))
 }
@@ -53,20 +56,23 @@ pub(crate) fn date_seconds(time: Timestamp) -> f64 {
 
 /// Converts a duration in seconds.
 pub(crate) fn span(name: &str, seconds: f64) -> PyResult<std::time::Duration> {
-    std::time::Duration::try_from_secs_f64(seconds)
-        .map_err(|_| PyValueError::new_err(format!("invalid {name} {seconds}: expected a number of seconds")))
+    std::time::Duration::try_from_secs_f64(seconds).map_err(|_| {
+        PyValueError::new_err(format!("invalid {name} {seconds}: expected a number of seconds"))
+    })
 }
 
 /// Converts a hint at the last failure.
 pub(crate) fn hint(name: Option<&str>) -> PyResult<Option<Hint>> {
-    name.map(|name| name.parse::<Hint>().map_err(|error| PyValueError::new_err(error.to_string()))).transpose()
+    name.map(|name| name.parse::<Hint>().map_err(|error| PyValueError::new_err(error.to_string())))
+        .transpose()
 }
 
 /// Converts the caller's heuristics: pairs of type and value, or a mapping.
 pub(crate) fn known(given: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Heuristic>> {
     let Some(given) = given else { return Ok(Vec::new()) };
     let own = |(kind, value): (String, String)| {
-        Heuristic::of_caller(&kind, &value).map_err(|error| PyValueError::new_err(error.to_string()))
+        Heuristic::of_caller(&kind, &value)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
     };
     pairs(given)?.into_iter().map(own).collect()
 }
@@ -102,7 +108,10 @@ fn pairs(given: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
     items_of(&items, out)
 }
 
-fn items_of(items: &Bound<'_, PyAny>, mut out: Vec<(String, String)>) -> PyResult<Vec<(String, String)>> {
+fn items_of(
+    items: &Bound<'_, PyAny>,
+    mut out: Vec<(String, String)>,
+) -> PyResult<Vec<(String, String)>> {
     let wrong = || PyTypeError::new_err("expected a mapping or pairs of name and value");
     for item in items.try_iter()? {
         let item = item?;
@@ -110,7 +119,8 @@ fn items_of(items: &Bound<'_, PyAny>, mut out: Vec<(String, String)>) -> PyResul
             Ok(two) if two.len() == 2 => pair(&two.get_item(0)?, &two.get_item(1)?, &mut out)?,
             Ok(_) => return Err(wrong()),
             Err(_) => {
-                let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract().map_err(|_| wrong())?;
+                let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
+                    item.extract().map_err(|_| wrong())?;
                 pair(&name, &value, &mut out)?;
             }
         }
@@ -118,7 +128,11 @@ fn items_of(items: &Bound<'_, PyAny>, mut out: Vec<(String, String)>) -> PyResul
     Ok(out)
 }
 
-fn pair(name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>, out: &mut Vec<(String, String)>) -> PyResult<()> {
+fn pair(
+    name: &Bound<'_, PyAny>,
+    value: &Bound<'_, PyAny>,
+    out: &mut Vec<(String, String)>,
+) -> PyResult<()> {
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
         for one in value.try_iter()? {
             out.push((text(name)?, text(&one?)?));

@@ -85,10 +85,14 @@ pub(crate) fn object(py: Python<'_>, of: Decision) -> PyResult<Py<Decision>> {
     let kind = of.decided;
     let base = PyClassInitializer::from(of);
     Ok(match kind {
-        Decided::Selected(_) => Bound::new(py, base.add_subclass(TakeDecision))?.into_super().unbind(),
+        Decided::Selected(_) => {
+            Bound::new(py, base.add_subclass(TakeDecision))?.into_super().unbind()
+        }
         Decided::Paused { .. } => Bound::new(py, base.add_subclass(Paused))?.into_super().unbind(),
         Decided::GiveUp => Bound::new(py, base.add_subclass(GiveUp))?.into_super().unbind(),
-        Decided::NoViableFetcher => Bound::new(py, base.add_subclass(NoViableFetcher))?.into_super().unbind(),
+        Decided::NoViableFetcher => {
+            Bound::new(py, base.add_subclass(NoViableFetcher))?.into_super().unbind()
+        }
     })
 }
 
@@ -205,7 +209,9 @@ impl Decision {
                 let name = self.name.as_ref().map_or("", |name| name.to_str(py).unwrap_or(""));
                 format!("<Decision {name} ({}, confidence {:.2})>", take.source, take.confidence)
             }
-            (None, Some(until)) => format!("<Decision paused until {}>", convert::date_seconds(until)),
+            (None, Some(until)) => {
+                format!("<Decision paused until {}>", convert::date_seconds(until))
+            }
             _ => format!("<Decision {}>", self.kind()),
         })
     }

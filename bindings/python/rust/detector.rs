@@ -145,7 +145,12 @@ impl Detector {
         let out = PyDict::new(py);
         out.set_item(
             "verdict",
-            Verdict { read: explained.verdict, status, headers: headers.clone(), urls: urls(url, final_url) },
+            Verdict {
+                read: explained.verdict,
+                status,
+                headers: headers.clone(),
+                urls: urls(url, final_url),
+            },
         )?;
         let mut matches = Vec::new();
         for found in &explained.matches {
@@ -165,7 +170,11 @@ impl Detector {
             let one = PyDict::new(py);
             one.set_item("sum", sum.sum)?;
             one.set_item("threshold", sum.threshold)?;
-            let cues: Vec<_> = sum.cues.iter().map(|cue| (cue.id.to_string(), cue.weight, cue.text.clone())).collect();
+            let cues: Vec<_> = sum
+                .cues
+                .iter()
+                .map(|cue| (cue.id.to_string(), cue.weight, cue.text.clone()))
+                .collect();
             one.set_item("cues", cues)?;
             Ok::<_, PyErr>(one)
         });
@@ -184,7 +193,9 @@ impl Detector {
     fn reload(&self, rules: Option<PathBuf>) -> PyResult<()> {
         match rules.as_ref().or(self.rules.as_ref()) {
             Some(path) => self.reader.reload_file(path).map_err(errors::config),
-            None => Err(errors::misuse("this detector has only the shipped rules: name a file with reload(rules=...)")),
+            None => Err(errors::misuse(
+                "this detector has only the shipped rules: name a file with reload(rules=...)",
+            )),
         }
     }
 
@@ -226,7 +237,8 @@ impl Verdict {
 
     /// Returns everything that an attempt records of the response.
     pub(crate) fn answer(&self) -> CoreFetchResult {
-        let (url, final_url) = self.urls.as_ref().map(|(url, last)| (url.as_str(), last.as_str())).unzip();
+        let (url, final_url) =
+            self.urls.as_ref().map(|(url, last)| (url.as_str(), last.as_str())).unzip();
         self.read.fetch_result(&Page { url, final_url, ..self.page() })
     }
 }
@@ -428,11 +440,13 @@ impl FetchResult {
         }
         kept.status = status;
         kept.headers = convert::headers(headers)?;
-        kept.retry_after = retry_after.map(|seconds| convert::span("retry_after", seconds)).transpose()?;
+        kept.retry_after =
+            retry_after.map(|seconds| convert::span("retry_after", seconds)).transpose()?;
         kept.duration = duration.map(|seconds| convert::span("duration", seconds)).transpose()?;
         kept.message = message;
         // A URL that cannot be fetched is not one that responded.
-        kept.final_url = final_url.and_then(|url| fetchwise::heuristic::url::parse(url).ok()).map(Box::new);
+        kept.final_url =
+            final_url.and_then(|url| fetchwise::heuristic::url::parse(url).ok()).map(Box::new);
         Ok(Self { kept })
     }
 

@@ -92,7 +92,12 @@ pub(crate) fn any(py: Python<'_>, error: &fetchwise::Error) -> PyErr {
 }
 
 /// Sets an attribute of an exception, which is returned unchanged when that fails.
-fn with<'py>(py: Python<'py>, exception: PyErr, name: &str, value: impl IntoPyObject<'py>) -> PyErr {
+fn with<'py>(
+    py: Python<'py>,
+    exception: PyErr,
+    name: &str,
+    value: impl IntoPyObject<'py>,
+) -> PyErr {
     match exception.value(py).setattr(name, value) {
         Ok(()) => exception,
         Err(other) => other,

@@ -11,7 +11,9 @@ use std::time::Duration;
 use fetchwise::config::Config;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::{CompactOptions, SnapshotOptions};
-use fetchwise::journal::{Acknowledgement, Health, Journal as Log, JournalError, JournalOptions, OpenCheck};
+use fetchwise::journal::{
+    Acknowledgement, Health, Journal as Log, JournalError, JournalOptions, OpenCheck,
+};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_bindings_core::journal_sink::SharedJournal;
@@ -110,7 +112,12 @@ static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 /// because module objects may never be dropped.
 #[pyfunction]
 fn _settle_all(py: Python<'_>) {
-    let open: Vec<_> = OPEN.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+    let open: Vec<_> = OPEN
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .iter()
+        .filter_map(Weak::upgrade)
+        .collect();
     py.detach(|| {
         for shared in open {
             // A failure to write can no longer be reported here.
@@ -120,7 +127,10 @@ fn _settle_all(py: Python<'_>) {
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.py().import("atexit")?.call_method1("register", (wrap_pyfunction!(_settle_all, module)?,))?;
+    module
+        .py()
+        .import("atexit")?
+        .call_method1("register", (wrap_pyfunction!(_settle_all, module)?,))?;
     Ok(())
 }
 
@@ -196,8 +206,9 @@ fn blank(config: Option<&Path>) -> Result<Selector, String> {
 fn snapshot(dir: &Path, config: Option<&Path>, flushed_seq: u64) -> Made {
     let mut options = SnapshotOptions::default();
     options.await_seq = flushed_seq;
-    let taken = blank(config)
-        .map(|selector| maintenance::snapshot_with(dir, &selector, &options, Timestamp::date(), &mut |_, _| {}));
+    let taken = blank(config).map(|selector| {
+        maintenance::snapshot_with(dir, &selector, &options, Timestamp::date(), &mut |_, _| {})
+    });
     Box::new(move |py| {
         let taken = taken.map_err(errors::config)?.map_err(|error| errors::journal(py, &error))?;
         let figures = [
@@ -223,7 +234,8 @@ impl Journal {
         linger_ms: Option<u64>,
         segment_bytes: Option<u64>,
     ) -> PyResult<Self> {
-        let invalid = |error: fetchwise::journal::UnknownName| PyValueError::new_err(error.to_string());
+        let invalid =
+            |error: fetchwise::journal::UnknownName| PyValueError::new_err(error.to_string());
         let mut options = JournalOptions::default()
             .durability(durability.parse().map_err(invalid)?)
             .on_full(on_full.parse().map_err(invalid)?);
@@ -276,8 +288,13 @@ impl Journal {
 
     /// Returns an awaitable `snapshot`, which runs in a separate thread.
     #[pyo3(signature = (*, config=None))]
-    fn snapshot_async<'py>(&self, py: Python<'py>, config: Option<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
-        let (flushed, flushed_seq) = self.shared.with(|log| (log.flush(), log.next_seq().saturating_sub(1)))?;
+    fn snapshot_async<'py>(
+        &self,
+        py: Python<'py>,
+        config: Option<PathBuf>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (flushed, flushed_seq) =
+            self.shared.with(|log| (log.flush(), log.next_seq().saturating_sub(1)))?;
         let dir = self.shared.dir.clone();
         asyncio_bridge::blocking(py, move || match flushed.wait() {
             Ok(()) => snapshot(&dir, config.as_deref(), flushed_seq),
@@ -303,10 +320,12 @@ impl Journal {
         }
         let dir = &self.shared.dir;
         let compacted = py.detach(|| {
-            blank(config.as_deref())
-                .map(|selector| maintenance::compact(dir, &selector, &options, Timestamp::date(), &mut |_, _| {}))
+            blank(config.as_deref()).map(|selector| {
+                maintenance::compact(dir, &selector, &options, Timestamp::date(), &mut |_, _| {})
+            })
         });
-        let done = compacted.map_err(errors::config)?.map_err(|error| errors::journal(py, &error))?;
+        let done =
+            compacted.map_err(errors::config)?.map_err(|error| errors::journal(py, &error))?;
         let out = PyDict::new(py);
         out.set_item("attempts", done.attempts)?;
         out.set_item("bytes", done.bytes)?;
@@ -319,8 +338,9 @@ impl Journal {
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.flush(py)?;
         let dir = &self.shared.dir;
-        let verified =
-            py.detach(|| maintenance::verify(dir, &mut |_, _| {})).map_err(|error| errors::journal(py, &error))?;
+        let verified = py
+            .detach(|| maintenance::verify(dir, &mut |_, _| {}))
+            .map_err(|error| errors::journal(py, &error))?;
         let out = PyDict::new(py);
         out.set_item("sound", verified.is_sound())?;
         out.set_item("attempts", verified.attempts)?;
@@ -378,7 +398,11 @@ impl Journal {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _exception: &Bound<'_, pyo3::types::PyTuple>,
+    ) -> PyResult<()> {
         self.close_now(py)
     }
 

@@ -77,7 +77,8 @@ fn only_interpreter(py: Python<'_>) -> PyResult<()> {
 fn _fetchwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     only_interpreter(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    let kinds: Vec<&str> = fetchwise::attempt::error_kind::ErrorKind::ALL.iter().map(|kind| kind.name()).collect();
+    let kinds: Vec<&str> =
+        fetchwise::attempt::error_kind::ErrorKind::ALL.iter().map(|kind| kind.name()).collect();
     module.add("_ERROR_KINDS", kinds)?;
     module.add_class::<selector::Selector>()?;
     module.add_class::<build_selector::Fetcher>()?;

@@ -105,7 +105,8 @@ impl Selector {
         let known = convert::known(heuristics)?;
         let wish = DecisionOptions { hint, prefer, excluded: excluded.as_deref(), attempts };
         let situation = self.situation(&url, wish, (link, at), &known)?;
-        let decided = self.core.kept.select(&url, &situation).map_err(|error| errors::url(&error))?;
+        let decided =
+            self.core.kept.select(&url, &situation).map_err(|error| errors::url(&error))?;
         self.core.decision(py, decided, situation.hint)
     }
 
@@ -132,13 +133,16 @@ impl Selector {
         at: Option<f64>,
     ) -> PyResult<Vec<Py<Decision>>> {
         if urls.is_instance_of::<PyString>() {
-            return Err(PyTypeError::new_err("invalid urls: expected a list of URLs, not one text"));
+            return Err(PyTypeError::new_err(
+                "invalid urls: expected a list of URLs, not one text",
+            ));
         }
         let urls = urls.try_iter()?.map(|url| convert::url(&url?)).collect::<PyResult<Vec<_>>>()?;
         let known = convert::known(heuristics)?;
         let wish = DecisionOptions { hint, prefer, excluded: excluded.as_deref(), attempts };
         let all = self.context(LinkState::default(), wish, at, &known)?;
-        let decided = select_many(&self.core.kept, &urls, &all).map_err(|error| errors::url(&error))?;
+        let decided =
+            select_many(&self.core.kept, &urls, &all).map_err(|error| errors::url(&error))?;
         decided.into_iter().map(|decided| self.core.decision(py, decided, all.hint)).collect()
     }
 
@@ -161,7 +165,8 @@ impl Selector {
         let known = convert::known(heuristics)?;
         let wish = DecisionOptions { hint, prefer, excluded: excluded.as_deref(), attempts };
         let situation = self.situation(&url, wish, (link, at), &known)?;
-        let explained = self.core.kept.explain(&url, &situation).map_err(|error| errors::url(&error))?;
+        let explained =
+            self.core.kept.explain(&url, &situation).map_err(|error| errors::url(&error))?;
         Ok(Explanation::new(&self.core.kept, &asked.to_string_lossy(), &explained))
     }
 
@@ -227,7 +232,9 @@ impl Selector {
         kwargs.set_item("prefer", prefer)?;
         kwargs.set_item("link", link)?;
         kwargs.set_item("heuristics", heuristics)?;
-        py.import("fetchwise._fetching")?.getattr("Fetching")?.call((slf, url, fetchers), Some(&kwargs))
+        py.import("fetchwise._fetching")?
+            .getattr("Fetching")?
+            .call((slf, url, fetchers), Some(&kwargs))
     }
 
     /// Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`,
@@ -295,7 +302,9 @@ impl Selector {
         };
         let Some(log) = &self.core.log else { return Ok(()) };
         let tombstone = Tombstone { target, at: Timestamp::date() };
-        log.with(|log| log.append_tombstone(&tombstone))?.map(|_| ()).map_err(|error| errors::journal(py, &error))
+        log.with(|log| log.append_tombstone(&tombstone))?
+            .map(|_| ())
+            .map_err(|error| errors::journal(py, &error))
     }
 
     /// Sets how much a heuristic tells about success, from 0 to 1, as computed by the analytics.
@@ -336,7 +345,11 @@ impl Selector {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _exception: &Bound<'_, pyo3::types::PyTuple>,
+    ) -> PyResult<()> {
         self.close(py)
     }
 

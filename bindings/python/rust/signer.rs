@@ -37,7 +37,12 @@ impl Signer {
         let (agent, key) = (agent.map(str::to_owned), key.map(str::to_owned));
         let opened = py.detach(|| {
             let (agent, key) = (agent.as_deref(), key.as_deref());
-            signer::open(SignerSource { config: config.as_deref(), agent, keys: keys.as_deref(), key })
+            signer::open(SignerSource {
+                config: config.as_deref(),
+                agent,
+                keys: keys.as_deref(),
+                key,
+            })
         });
         Ok(Self { core: Box::new(opened.map_err(errors::config)?) })
     }
@@ -52,9 +57,16 @@ impl Signer {
     /// and each repetition needs a separate one. A plain http URL is not signed: the result is
     /// empty.
     #[pyo3(signature = (url, method="GET"))]
-    fn headers<'py>(&self, py: Python<'py>, url: &Bound<'py, PyAny>, method: &str) -> PyResult<Bound<'py, PyDict>> {
+    fn headers<'py>(
+        &self,
+        py: Python<'py>,
+        url: &Bound<'py, PyAny>,
+        method: &str,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let out = PyDict::new(py);
-        for (name, value) in signer::headers(&self.core, method, &convert::url(url)?).map_err(errors::misuse)? {
+        for (name, value) in
+            signer::headers(&self.core, method, &convert::url(url)?).map_err(errors::misuse)?
+        {
             out.set_item(name, value)?;
         }
         Ok(out)

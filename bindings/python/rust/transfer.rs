@@ -61,7 +61,8 @@ pub(crate) fn import_attempts<'py>(
     let mut iterator = lines.try_iter()?;
     let selector = selector.map(|selector| &selector.core.kept);
     loop {
-        let batch: Vec<Item> = iterator.by_ref().take(BATCH).map(|item| read(py, &item?)).collect::<PyResult<_>>()?;
+        let batch: Vec<Item> =
+            iterator.by_ref().take(BATCH).map(|item| read(py, &item?)).collect::<PyResult<_>>()?;
         if batch.is_empty() {
             break;
         }
@@ -94,7 +95,9 @@ impl Out {
             Self::File(path, file) => {
                 file.insert(BufWriter::new(File::create(path)?)).write_all(text.as_bytes())?;
             }
-            Self::Object(object) => Python::attach(|py| object.call_method1(py, "write", (text,)).map(drop))?,
+            Self::Object(object) => {
+                Python::attach(|py| object.call_method1(py, "write", (text,)).map(drop))?
+            }
         }
         Ok(())
     }
@@ -122,7 +125,11 @@ impl Out {
 /// >>> out.getvalue().count("\n")
 /// 1
 #[pyfunction]
-pub(crate) fn export_attempts(py: Python<'_>, journal: &Bound<'_, PyAny>, out: &Bound<'_, PyAny>) -> PyResult<u64> {
+pub(crate) fn export_attempts(
+    py: Python<'_>,
+    journal: &Bound<'_, PyAny>,
+    out: &Bound<'_, PyAny>,
+) -> PyResult<u64> {
     let dir = match journal.cast::<Journal>() {
         Ok(journal) => {
             let shared = &journal.get().shared;

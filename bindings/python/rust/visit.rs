@@ -29,7 +29,10 @@ pub(crate) struct Visit {
 
 impl Visit {
     pub(crate) fn new(core: Handle, url: Url, settings: VisitSettings<'_>) -> PyResult<Self> {
-        Ok(Self { kept: SteppedVisit::begin(core.clone(), url, settings).map_err(errors::config)?, core })
+        Ok(Self {
+            kept: SteppedVisit::begin(core.clone(), url, settings).map_err(errors::config)?,
+            core,
+        })
     }
 }
 
@@ -61,7 +64,12 @@ impl Visit {
     /// or the exception that the client raised. Records the attempt before it returns. `duration`
     /// is in seconds; the default is the time since the step.
     #[pyo3(signature = (step, outcome, *, duration=None))]
-    fn report(&self, step: &Step, outcome: &Bound<'_, PyAny>, duration: Option<f64>) -> PyResult<()> {
+    fn report(
+        &self,
+        step: &Step,
+        outcome: &Bound<'_, PyAny>,
+        duration: Option<f64>,
+    ) -> PyResult<()> {
         self.core.0.check()?;
         self.kept.check(&step.held).map_err(errors::misuse)?;
         let mut answer = answer(outcome)?;
@@ -134,14 +142,24 @@ pub(crate) struct Step {
 
 impl Step {
     /// Returns the object of a step: a `FetchStep` or a `WaitStep`.
-    fn object(py: Python<'_>, core: &Handle, held: HeldStep<Handle>, asked: Asked) -> PyResult<Py<Self>> {
+    fn object(
+        py: Python<'_>,
+        core: &Handle,
+        held: HeldStep<Handle>,
+        asked: Asked,
+    ) -> PyResult<Py<Self>> {
         let base = |is_wait| PyClassInitializer::from(Self { held, is_wait });
         let step = match asked {
             Asked::Request { fetcher, deadline, is_probe, max_redirects, decision } => {
                 let fetcher = core.0.name(py, fetcher);
                 let decision = core.0.decision(py, decision, None)?;
-                let request =
-                    FetchStep { fetcher, deadline: deadline.as_secs_f64(), is_probe, max_redirects, decision };
+                let request = FetchStep {
+                    fetcher,
+                    deadline: deadline.as_secs_f64(),
+                    is_probe,
+                    max_redirects,
+                    decision,
+                };
                 Bound::new(py, base(false).add_subclass(request))?.into_super()
             }
             Asked::Wait { until, reason } => {

@@ -92,7 +92,7 @@ impl RateGate<'_> {
             silent_s: 0.0,
         };
         let has_time = response.retry_after.is_some_and(|span| !span.is_zero());
-        // Too many requests, whoever says it; of the rest only what also says when to come back.
+        // A 429 is always a refusal by rate; a 503 or a block only with the time to come back.
         let said = match response.signal {
             Signal::Limited => Some(Cause::Limited),
             Signal::Unavailable if has_time => Some(Cause::Unavailable),
