@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::error::CrawlError;
 use crate::input::feed::Input;
-use crate::pause_control::{EndedPause, PauseControl};
+use crate::pause_control::{PauseControl, Releases};
 use crate::resume::Resume;
 use crate::scheduler::{CrawlSummary, Parts, Scheduler};
 use crate::sink::{CrawlEvent, CrawlSink};
 use crate::spec::CrawlSpec;
 use crate::stop::StopWatch;
+use fetchwise::ended_pauses::PauseListener;
 use fetchwise::journal::Journal;
 use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::selector::Selector;
@@ -24,7 +25,8 @@ pub struct Crawl {
     spec: CrawlSpec,
     input: Input,
     stop: Option<watch::Receiver<u32>>,
-    ended_pauses: Option<mpsc::UnboundedReceiver<EndedPause>>,
+    pauses: PauseControl,
+    releases: Releases,
     #[cfg(feature = "fleet")]
     queue: Option<QueueReader>,
 }
@@ -36,11 +38,13 @@ impl Crawl {
     /// A source cannot be opened, or a file of results is none.
     pub fn open(spec: CrawlSpec) -> Result<Self, CrawlError> {
         let input = Input::open(&spec)?;
+        let (pauses, releases) = PauseControl::new();
         Ok(Self {
             spec,
             input,
             stop: None,
-            ended_pauses: None,
+            pauses,
+            releases,
             #[cfg(feature = "fleet")]
             queue: None,
         })
@@ -68,13 +72,10 @@ impl Crawl {
         self
     }
 
-    /// Returns a handle that tells this crawl of pauses that ended early. The handle of an earlier
-    /// call loses its effect.
+    /// Returns a handle that tells this crawl that the settings of the pace have changed.
     #[must_use]
-    pub fn pause_control(&mut self) -> PauseControl {
-        let (control, ended) = PauseControl::new();
-        self.ended_pauses = Some(ended);
-        control
+    pub fn pause_control(&self) -> PauseControl {
+        self.pauses.clone()
     }
 
     /// Takes links from a work queue of the fleet, in place of the sources.
@@ -111,8 +112,11 @@ impl Crawl {
         #[cfg(not(feature = "fleet"))]
         let feed = self.input.start(journal.dir(), earlier)?;
         let stop = StopWatch::new(self.stop, self.spec.grace);
-        let ended_pauses = self.ended_pauses;
-        let parts = Parts { pipeline, journal, feed, opened, stop, total, ended_pauses };
+        // Told for as long as this run lasts.
+        let listener: Arc<dyn PauseListener> = Arc::new(self.pauses);
+        pipeline.selector().add_pause_listener(&listener);
+        let releases = self.releases;
+        let parts = Parts { pipeline, journal, feed, opened, stop, total, releases };
         Scheduler::new(&self.spec, parts, sink).run().await
     }
 }
@@ -125,11 +129,13 @@ mod tests {
     use crate::scheduler::CrawlEnd;
     use crate::sink::CrawlResult;
     use crate::spec::{Bodies, LinkSource};
+    use fetchwise::backoff::LinkState;
     use fetchwise::fetch::{Body, FetchFuture, Fetcher, Request, Response};
     use fetchwise::journal::JournalOptions;
     use fetchwise::registry::{Class, FetcherSpec};
     use fetchwise::response::Header;
     use fetchwise::robots::RobotsUse;
+    use fetchwise::time::Timestamp;
 
     /// Every page of the web, saved.
     struct Saved;
@@ -228,6 +234,66 @@ mod tests {
         assert!(names[10].starts_with("not a JSON object"), "{names:?}");
         assert_eq!(names[11..], ["http://b.example.org/"], "a second list is read, too");
         assert_eq!(ended.unwrap().totals.unclassified, 1);
+    }
+
+    /// A change of a selector.
+    type Change = fn(&Selector);
+
+    const PAUSED: &str = "http://b.example.org/";
+
+    fn an_hour() -> Option<Timestamp> {
+        Some(Timestamp::now().saturating_add(Duration::from_secs(3600)))
+    }
+
+    /// The bug: a pause that another node of the fleet had ended, or an operator at the dashboard,
+    /// kept the links that waited for its end. The crawl heard of the control socket only.
+    #[tokio::test]
+    async fn links_are_asked_again_whoever_ends_their_pause() {
+        let pause_host: Change = |selector| selector.set_host_pause("b.example.org", an_hour());
+        let pause_link: Change = |selector| {
+            let state =
+                LinkState { paused_until: an_hour(), risk_level: 1, ..LinkState::default() };
+            selector.set_remote_link_state(selector.link_hash(PAUSED), Some(state));
+        };
+        let all: [(Change, Change); 5] = [
+            (pause_host, |selector| selector.set_host_pause("b.example.org", None)),
+            (pause_host, |selector| {
+                assert!(selector.unpause_host("b.example.org", selector.now()).is_some());
+            }),
+            (pause_host, |selector| selector.forget_domain("b.example.org")),
+            (pause_link, |selector| {
+                selector.set_remote_link_state(selector.link_hash(PAUSED), None);
+            }),
+            (pause_link, |selector| {
+                assert!(selector.unpause_link(PAUSED, selector.now()).is_some());
+            }),
+        ];
+        for (begins, ends) in all {
+            let dir = tempfile::tempdir().unwrap();
+            let journal = Arc::new(Journal::open(dir.path(), JournalOptions::default()).unwrap().0);
+            let selector = Selector::builder()
+                .without_pace()
+                .fetcher(FetcherSpec::new("saved", Class::Archive))
+                .sink(Arc::clone(&journal));
+            let selector = Arc::new(selector.build().unwrap());
+            begins(&selector);
+            let pipeline =
+                Crawl::pipeline(Arc::clone(&selector)).fetcher(Arc::new(Saved)).build().unwrap();
+            let mut names = Vec::new();
+            let mut take = |result: CrawlResult<'_>| -> Result<(), CrawlError> {
+                let CrawlResult::Fetched { link, report, .. } = result else { return Ok(()) };
+                if names.is_empty() {
+                    ends(&selector);
+                }
+                names.push((link.url.clone(), report.success));
+                Ok(())
+            };
+            let spec = CrawlSpec::default().urls([PAUSED, "http://a.example.org/"]).concurrency(1);
+            let crawl = Crawl::open(spec.robots(RobotsUse::Ignore)).unwrap();
+            crawl.run(Arc::new(pipeline), journal, &mut take).await.unwrap();
+            let want = ["http://a.example.org/", PAUSED].map(|url| (url.to_owned(), true));
+            assert_eq!(names, want);
+        }
     }
 
     #[tokio::test]

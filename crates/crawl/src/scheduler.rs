@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
@@ -22,7 +21,7 @@ use crate::input::feed::InputFeed;
 use crate::input::position::InputPosition;
 use crate::link_fate::{LinkFate, NotFetched, WaitLimits};
 use crate::log_watch::{self, LogWatch};
-use crate::pause_control::EndedPause;
+use crate::pause_control::{Released, Releases};
 use crate::paused_links::PausedLinks;
 use crate::progress::Progress;
 use crate::remaining_time::{EstimateTime, Estimator};
@@ -33,7 +32,7 @@ use crate::sink::{CrawlEvent, CrawlResult, CrawlSink, QueueSizes};
 use crate::spec::{Bodies, CrawlSpec};
 use crate::stop::{StopRequest, StopWatch};
 use crate::totals::{self, Totals};
-use fetchwise::attempt::bounds::link_name;
+use fetchwise::heuristic::url::{identity, parse};
 use fetchwise::journal::Journal;
 use fetchwise::pipeline::{Link, LinkSlot, LinkSlots, Pipeline, Report};
 use fetchwise::time::Timestamp;
@@ -62,8 +61,8 @@ pub(crate) struct Scheduler<'s, S> {
     progress: Progress,
     /// Links that wait for the end of a pause.
     paused: PausedLinks<PausedLink>,
-    /// Pauses that somebody has ended; none if nobody can say so.
-    ended_pauses: Option<mpsc::UnboundedReceiver<EndedPause>>,
+    /// What may be asked again before the end of its wait.
+    releases: Releases,
     /// Whether the run said that it waits for paused links.
     is_wait_reported: bool,
     stop: StopWatch,
@@ -86,8 +85,8 @@ pub(crate) struct Parts {
     pub(crate) stop: StopWatch,
     /// The number of items of the input, if it is known.
     pub(crate) total: Option<u64>,
-    /// Pauses that somebody has ended; none if nobody can say so.
-    pub(crate) ended_pauses: Option<mpsc::UnboundedReceiver<EndedPause>>,
+    /// What may be asked again before the end of its wait.
+    pub(crate) releases: Releases,
 }
 
 /// How a crawl ended.
@@ -133,6 +132,8 @@ pub(crate) type Fetched = Result<Box<FetchedLink>, String>;
 /// A link that is paused, with the result that says so.
 pub(crate) struct PausedLink {
     waiting: QueuedLink,
+    /// The hash by which the end of its pause names it.
+    hash: u64,
     fetched: Box<FetchedLink>,
 }
 
@@ -153,7 +154,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             resume,
             progress: Progress::new(parts.total),
             paused: PausedLinks::new(spec.pause_wait),
-            ended_pauses: parts.ended_pauses,
+            releases: parts.releases,
             is_wait_reported: false,
             stop: parts.stop,
             frontier: Frontier::new(spec.per_host, concurrency),
@@ -220,10 +221,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
                 },
                 () = sleep_until(abandon_at.unwrap_or_else(Instant::now)), if abandon_at.is_some() => return Ok(end),
                 _ = checks.tick() => self.check(),
-                ended = next_ended_pause(&mut self.ended_pauses), if self.ended_pauses.is_some() => match ended {
-                    Some(ended) => self.release(&ended),
-                    None => self.ended_pauses = None,
-                },
+                Some(released) = self.releases.next() => self.release(&released),
                 Some(ended) = self.open.join_next_with_id(), if !self.open.is_empty() => self.finish_all(ended),
                 slot = self.slots.take(), if is_full => self.free_slot = Some(slot),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
@@ -348,46 +346,56 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
 
     /// Puts links whose pause is over back into the frontier.
     fn release_paused(&mut self) {
+        // Before the run gives up what is paused.
+        if let Some(released) = self.releases.try_next() {
+            self.release(&released);
+        }
         let now = self.now();
         while let Some((host, paused)) = self.paused.pop(now) {
             self.ask_again(&host, &paused);
         }
     }
 
-    fn ask_again(&mut self, host: &str, PausedLink { waiting, fetched }: &PausedLink) {
+    fn ask_again(&mut self, host: &str, PausedLink { waiting, fetched, .. }: &PausedLink) {
         self.progress.totals.requests += u64::from(fetched.report.requests);
         self.frontier.push(host, *waiting);
     }
 
-    /// Puts links whose pause somebody has ended back into the frontier. Those of a host that wait
+    /// Puts links whose wait somebody has ended back into the frontier. Those of a host that wait
     /// there need not wait longer either. Those in progress may have seen the pause, and are asked
     /// again if they end as paused.
-    fn release(&mut self, ended: &EndedPause) {
+    fn release(&mut self, released: &Released) {
+        let Released { hosts, links, paces } = released;
+        // Only its task knows what a link is called, and how long its host lets it wait.
+        let is_any = *paces || !links.is_empty();
         for link in self.links.values_mut() {
-            link.is_released |= match ended {
-                EndedPause::Host(domain) => **self.frontier.name(link.host) == **domain,
-                // Only its task knows what a link is called, and how long its host lets it wait.
-                EndedPause::Link(_) | EndedPause::Paces => true,
-            };
+            link.is_released |= is_any || hosts.contains(&**self.frontier.name(link.host));
         }
-        let released = match ended {
-            EndedPause::Host(domain) => {
-                self.frontier.release(domain, self.now());
-                self.paused.extract(|host, _| host == domain)
-            }
-            EndedPause::Paces => {
-                self.frontier.release_all(self.now());
-                self.paused
-                    .extract(|_, paused| paused.fetched.report.error_type == Some(Report::PACED))
-            }
-            EndedPause::Link(name) => {
-                let name = link_name(name);
-                let is_it = |link: &Link| link_name(link.id.as_ref().unwrap_or(&link.url)) == name;
-                self.paused.extract(|_, paused| is_it(&paused.fetched.link))
-            }
-        };
+        let now = self.now();
+        match *paces {
+            true => self.frontier.release_all(now),
+            false => hosts.iter().for_each(|host| self.frontier.release(host, now)),
+        }
+        if !is_any && !hosts.iter().any(|host| self.paused.has_host(host)) {
+            return;
+        }
+        let released = self.paused.extract(|host, paused| {
+            hosts.contains(host)
+                || links.contains(&paused.hash)
+                || *paces && paused.fetched.report.error_type == Some(Report::PACED)
+        });
         for (host, paused) in &released {
             self.ask_again(host, paused);
+        }
+    }
+
+    /// Returns the hash by which the end of a link's pause names it.
+    fn hash_of(&self, link: &Link) -> u64 {
+        let selector = self.pipeline.selector();
+        match (&link.id, parse(&link.url)) {
+            (Some(id), _) => selector.link_hash(id),
+            (None, Ok(url)) => selector.link_hash(identity(&url)),
+            (None, Err(_)) => selector.link_hash(&link.url),
         }
     }
 
@@ -404,7 +412,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
     /// Ends all paused links: the run does not wait for them any longer.
     fn give_up_paused(&mut self) {
         let now = self.now();
-        for (host, PausedLink { waiting, mut fetched }) in self.paused.take_all() {
+        for (host, PausedLink { waiting, mut fetched, .. }) in self.paused.take_all() {
             let host_pause =
                 self.pipeline.selector().host_pause(&host).filter(|until| *until > now);
             fetched.report.paused_until = fetched.report.paused_until.max(host_pause);
@@ -545,7 +553,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             LinkFate::Pauses(_) if is_released => self.frontier.back(host, *waiting, self.now()),
             LinkFate::Pauses(until) => {
                 let name = Arc::clone(self.frontier.name(host));
-                let paused = PausedLink { waiting: *waiting, fetched };
+                let hash = self.hash_of(&fetched.link);
+                let paused = PausedLink { waiting: *waiting, hash, fetched };
                 match self.paused.push(until, &name, paused) {
                     Ok(()) => self.frontier.ended(host, used),
                     Err(paused) => return Some(paused.fetched),
@@ -617,12 +626,4 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         self.progress.done += 1;
         Ok(())
     }
-}
-
-/// Waits for the next pause that somebody has ended; none if nobody can end one any more. Cancel
-/// safe.
-async fn next_ended_pause(
-    ended: &mut Option<mpsc::UnboundedReceiver<EndedPause>>,
-) -> Option<EndedPause> {
-    ended.as_mut()?.recv().await
 }
