@@ -376,7 +376,7 @@ impl Driver {
                 self.selector.restore_host_levels([(domain.to_owned(), level)]);
             }
             LocalAction::Try { held, over } => {
-                drop(self.selector.claim_host_trial(domain, held, over))
+                let _ = self.selector.claim_host_trial(domain, held, over);
             }
             LocalAction::Lift { ours, own_until } => {
                 if here.is_some_and(|here| here <= now || ours.has(here)) {

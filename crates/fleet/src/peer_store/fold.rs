@@ -299,7 +299,7 @@ fn look_ahead(reader: &Reader, covers: u64, upto: u64) -> Result<LookAhead, Flee
                 ahead.begins.extend(group.into_iter().map(|node_id| (node_id, seq)))
             }
             PeerEvent::GlobalSnapshot { node_id, .. } => {
-                drop(ahead.global_snapshots.insert(node_id, seq))
+                ahead.global_snapshots.insert(node_id, seq);
             }
             PeerEvent::Forget { domain, until } => ahead.forgotten.push((domain, until)),
             _ => {}
