@@ -3,7 +3,8 @@
 //!
 //! Invariants: at most `concurrency` links are at work. Links that wait in the middle of a visit do
 //! not count. Reading never waits for a host. A result is passed on, or saved to be passed on
-//! later, once the log has taken its attempts, and its link is recorded as done after that.
+//! later, once the log has taken its attempts, and its link is recorded as done after that. The run
+//! ends once no link waits or is in progress, and no result whose taker may add links is left.
 //!
 //! Must not know: how a link is fetched, and what becomes of its result.
 
@@ -19,6 +20,7 @@ use crate::frontier::{Frontier, HostId, PlaceUse, QueuedLink};
 use crate::input::batch::{Batch, Item, Withdrawal};
 use crate::input::feed::InputFeed;
 use crate::input::position::InputPosition;
+use crate::link_adder::AddedUrls;
 use crate::link_fate::{LinkFate, NotFetched, WaitLimits};
 use crate::log_watch::{self, LogWatch};
 use crate::pause_control::{Released, Releases};
@@ -57,6 +59,8 @@ pub(crate) struct Scheduler<'s, S> {
     max_wait: Duration,
     bodies: Bodies,
     feed: InputFeed,
+    /// The links that the caller adds; none if it adds none.
+    added: Option<AddedUrls>,
     resume: Resume,
     progress: Progress,
     /// Links that wait for the end of a pause.
@@ -81,6 +85,8 @@ pub(crate) struct Parts {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) feed: InputFeed,
+    /// The links that the caller adds; none if it adds none.
+    pub(crate) added: Option<AddedUrls>,
     pub(crate) opened: Opened,
     pub(crate) stop: StopWatch,
     /// The number of items of the input, if it is known.
@@ -151,6 +157,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             max_wait: spec.max_wait,
             bodies: spec.bodies,
             feed: parts.feed,
+            added: parts.added,
             resume,
             progress: Progress::new(parts.total),
             paused: PausedLinks::new(spec.pause_wait),
@@ -191,6 +198,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             if more && let Some(error) = self.take_in_all() {
                 (more, end) = (false, CrawlEnd::Broken(error));
             }
+            self.take_added();
             let (mut wake, is_full) = self.start_ready_links();
             self.report_queues();
             if self.open.is_empty() && self.frontier.is_empty() && !more {
@@ -222,6 +230,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
                 () = sleep_until(abandon_at.unwrap_or_else(Instant::now)), if abandon_at.is_some() => return Ok(end),
                 _ = checks.tick() => self.check(),
                 Some(released) = self.releases.next() => self.release(&released),
+                Some(url) = next_added(&mut self.added) => self.add(&url),
                 Some(ended) = self.open.join_next_with_id(), if !self.open.is_empty() => self.finish_all(ended),
                 slot = self.slots.take(), if is_full => self.free_slot = Some(slot),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
@@ -272,8 +281,28 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         None
     }
 
+    /// Takes in the links that the caller has added by now.
+    fn take_added(&mut self) {
+        while let Some(url) = self.added.as_mut().and_then(AddedUrls::try_next) {
+            self.add(&url);
+        }
+    }
+
+    fn add(&mut self, url: &str) {
+        let (link, batch) = self.feed.add(url);
+        if !batch.items.is_empty() {
+            self.resume.note_added(&link);
+        }
+        // A run that is told to end leaves it to the next one.
+        if !self.stop.is_stopping() {
+            let broken = self.take_in(batch);
+            debug_assert!(broken.is_none(), "an added link is no end of the input");
+        }
+    }
+
     /// Takes in a part of the input. Returns the error that ends it early.
     fn take_in(&mut self, batch: Batch) -> Option<CrawlError> {
+        self.progress.added(batch.added);
         self.progress.left_out(batch.left_out);
         self.progress.skipped(batch.skipped);
         self.progress.duplicates(batch.duplicates);
@@ -617,6 +646,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
                 self.progress.totals.add(report);
                 let at = self.now();
                 self.sink.result(CrawlResult::Fetched { position: *position, link, report, at })?;
+                // What the sink has found in the page is recorded before the page counts as done.
+                self.take_added();
                 match position {
                     InputPosition::Queue { number, .. } => self.feed.written(*number),
                     _ => self.resume.note(link, report, at),
@@ -626,4 +657,9 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         self.progress.done += 1;
         Ok(())
     }
+}
+
+/// Waits for the next URL that the caller adds; none if it adds none any more. Cancel safe.
+async fn next_added(added: &mut Option<AddedUrls>) -> Option<String> {
+    added.as_mut()?.next().await
 }
