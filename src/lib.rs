@@ -96,6 +96,7 @@ pub mod analytics;
 pub mod backoff;
 #[cfg(feature = "config")]
 pub mod config;
+pub mod ended_pauses;
 pub mod error;
 pub mod evidence;
 pub(crate) mod explain;

@@ -1,11 +1,11 @@
 //! The files of RSL that were read, by their address.
 //!
 //! Invariants: of all concurrent links that need a file, one requests it: the holder of its slot.
-//! At most [`MAX_FILES`] are kept; beyond that the least recently needed ones are read again.
+//! At most [`MAX_FILES`] are kept, and those that are being read; beyond that the least recently
+//! needed ones are read again.
 //!
 //! Must not know: how a file is requested, and what it says.
 
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
@@ -16,7 +16,9 @@ use fetchwise_types::consent::RslTerms;
 use fetchwise_types::time::Timestamp;
 
 /// The most files that are kept.
-const MAX_FILES: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
+const MAX_FILES: usize = 1000;
+/// The most slots that are looked at for one that nobody uses.
+const MAX_LOOKS: usize = 8;
 
 /// The files so far.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ pub(super) struct LicenseFiles {
 
 impl Default for LicenseFiles {
     fn default() -> Self {
-        Self { slots: Mutex::new(LruCache::sparse(MAX_FILES)) }
+        Self { slots: Mutex::new(LruCache::unbounded()) }
     }
 }
 
@@ -47,7 +49,20 @@ impl LicenseFiles {
     pub(super) fn slot(&self, address: &str) -> Arc<LicenseSlot> {
         // The map is consistent even if a thread panicked with it.
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(slots.get_or_insert_ref(address, Arc::default))
+        let slot = Arc::clone(slots.get_or_insert_ref(address, Arc::default));
+        for _ in 0..MAX_LOOKS {
+            if slots.len() <= MAX_FILES {
+                break;
+            }
+            // The slot of a file that is being read stays: without it, another link would read the
+            // file once more.
+            if let Some((address, oldest)) = slots.pop_lru()
+                && Arc::strong_count(&oldest) > 1
+            {
+                slots.put(address, oldest);
+            }
+        }
+        slot
     }
 }
 
@@ -59,10 +74,22 @@ mod tests {
     fn beyond_the_limit_the_least_recently_needed_file_goes() {
         let files = LicenseFiles::default();
         let slot = |n: usize| files.slot(&n.to_string());
-        let [first, second] = [slot(0), slot(1)];
-        (2..MAX_FILES.get()).for_each(|n| drop(slot(n)));
+        let is_known = |n: usize| files.slots.lock().unwrap().contains(&n.to_string());
+        (0..MAX_FILES).for_each(|n| drop(slot(n)));
+        drop(slot(0));
+        drop(slot(MAX_FILES));
+        assert!(is_known(0) && !is_known(1) && is_known(2));
+    }
+
+    /// The bug: a file that was being read lost its slot to others, and the next link read it at the
+    /// same time.
+    #[test]
+    fn a_file_that_is_being_read_keeps_its_slot() {
+        let files = LicenseFiles::default();
+        let slot = |n: usize| files.slot(&n.to_string());
+        let first = slot(0);
+        (1..3 * MAX_FILES).for_each(|n| drop(slot(n)));
         assert!(Arc::ptr_eq(&first, &slot(0)));
-        slot(MAX_FILES.get());
-        assert!(Arc::ptr_eq(&first, &slot(0)) && !Arc::ptr_eq(&second, &slot(1)));
+        assert_eq!(files.slots.lock().unwrap().len(), MAX_FILES);
     }
 }

@@ -10,6 +10,7 @@ use std::fmt;
 
 use super::{Released, Selector};
 use crate::backoff::LinkState;
+use crate::ended_pauses::EndedPause;
 use crate::evidence::BanRate;
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::attempt::bounds::link_name;
@@ -150,6 +151,7 @@ impl Selector {
             }
         });
         self.notify_lifted(domain);
+        self.state.pause_listeners.tell(EndedPause::Host(domain));
         Some(until)
     }
 
@@ -168,6 +170,7 @@ impl Selector {
                 sink.released(Released::Link(link), now);
             }
         });
+        self.state.pause_listeners.tell(EndedPause::Link(self.link_hash(link)));
         Some(until)
     }
 
@@ -183,6 +186,7 @@ impl Selector {
         if let Some(pace) = &self.pace {
             pace.forget(domain, self.now());
         }
+        self.state.pause_listeners.tell(EndedPause::Host(domain));
     }
 
     /// Drops the state of a link, and the states that other nodes reported for it, by the caller's
@@ -197,6 +201,9 @@ impl Selector {
         self.state.links.clear_remote(link);
         self.state.links.clear_remote(&recorded);
         self.state.hosts.forget_links(is_it);
+        for name in [link, &*recorded] {
+            self.state.pause_listeners.tell(EndedPause::Link(self.link_hash(name)));
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Selector;
 use crate::backoff::LinkState;
+use crate::ended_pauses::{EndedPause, PauseListener};
 use crate::evidence::{Breaker, Key};
 use crate::metrics::recorder::PauseCause;
 use crate::pause_coordination::PauseCoordinator;
@@ -36,15 +37,41 @@ impl Selector {
         self.learned.evidence.known(Key::domain(domain), &guard)?.paused_until()
     }
 
-    /// Pauses the host of `domain`, or lifts its pause.
+    /// Pauses the host of `domain`, or lifts its pause. If a pause ends earlier than before, the
+    /// [listeners](Self::add_pause_listener) are told.
     pub fn set_host_pause(&self, domain: &str, until: Option<Timestamp>) {
+        let before = self.swap_host_pause(domain, until);
+        self.tell_if_shorter(before, until, EndedPause::Host(domain));
+    }
+
+    /// Sets the end of the pause of a host, and returns the one before.
+    fn swap_host_pause(&self, domain: &str, until: Option<Timestamp>) -> Option<Timestamp> {
         let guard = self.learned.evidence.guard();
         // Dated at the beginning of time, so that no host that is or was paused is evicted for this
         // one.
-        self.learned
-            .evidence
-            .entry_or_new(Key::domain(domain), Timestamp::default(), &guard)
-            .set_paused_until(until);
+        let entry =
+            self.learned.evidence.entry_or_new(Key::domain(domain), Timestamp::default(), &guard);
+        let before = entry.paused_until();
+        entry.set_paused_until(until);
+        before
+    }
+
+    /// Adds a listener that is told of every pause that an operator or another node ends, until the
+    /// caller drops it.
+    pub fn add_pause_listener(&self, listener: &Arc<dyn PauseListener>) {
+        self.state.pause_listeners.add(listener);
+    }
+
+    /// Tells the listeners of a pause that had a running time left and has less now.
+    fn tell_if_shorter(
+        &self,
+        before: Option<Timestamp>,
+        until: Option<Timestamp>,
+        ended: EndedPause<'_>,
+    ) {
+        if until < before && before > Some(self.now()) {
+            self.state.pause_listeners.tell(ended);
+        }
     }
 
     /// Takes the one trial request of a host whose pause has ended: for all others it is paused
@@ -93,7 +120,14 @@ impl Selector {
     /// from the greater risk. The caller bounds their number: one takes some hundred bytes. Reading
     /// takes no lock, and is skipped while there are none.
     pub fn set_remote_link_state(&self, link: u64, state: Option<LinkState>) {
-        self.state.links.set_remote(link, state);
+        let pause = |state: Option<LinkState>| state.and_then(|state| state.paused_until);
+        let before = self.state.links.set_remote(link, state);
+        self.tell_if_shorter(pause(before), pause(state), EndedPause::Link(link));
+    }
+
+    /// Returns the hash of a link's name: the caller's id for it, or its URL without the fragment.
+    pub fn link_hash(&self, link: &str) -> u64 {
+        self.state.links.hash(link)
     }
 
     /// Announces a pause that has just begun: to the trace, the metrics, the sink and the processes
@@ -176,6 +210,7 @@ impl PauseStore for Selector {
     }
 
     fn set(&self, domain: &str, until: Option<Timestamp>) {
-        self.set_host_pause(domain, until);
+        // The visits of this process that wait for a trial follow it.
+        self.swap_host_pause(domain, until);
     }
 }

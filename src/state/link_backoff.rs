@@ -72,20 +72,30 @@ impl LinkBackoff {
     }
 
     /// Sets the state that other nodes report for the link with this hash; `None` removes it.
-    pub(crate) fn set_remote(&self, hash: u64, state: Option<LinkState>) {
+    /// Returns the one before.
+    pub(crate) fn set_remote(&self, hash: u64, state: Option<LinkState>) -> Option<LinkState> {
         let remote = self.remote.pin();
         match state.filter(is_at_risk) {
             Some(state) => {
-                if remote.insert(hash, state).is_none() {
+                let before = remote.insert(hash, state).copied();
+                if before.is_none() {
                     self.remote_count.fetch_add(1, Ordering::Relaxed);
                 }
+                before
             }
             None => {
-                if remote.remove(&hash).is_some() {
+                let before = remote.remove(&hash).copied();
+                if before.is_some() {
                     self.remote_count.fetch_sub(1, Ordering::Relaxed);
                 }
+                before
             }
         }
+    }
+
+    /// Returns the hash by which other nodes name a link.
+    pub(crate) fn hash(&self, link: &str) -> u64 {
+        xxh3_64(self.name(link).as_bytes())
     }
 
     /// Returns the state that other nodes report for `link`.
@@ -93,13 +103,13 @@ impl LinkBackoff {
         if self.remote_count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.remote.pin().get(&xxh3_64(self.name(link).as_bytes())).copied()
+        self.remote.pin().get(&self.hash(link)).copied()
     }
 
     /// Removes the state that other nodes report for `link`.
     pub(crate) fn clear_remote(&self, link: &str) {
         if self.remote_state(link).is_some() {
-            self.set_remote(xxh3_64(self.name(link).as_bytes()), None);
+            self.set_remote(self.hash(link), None);
         }
     }
 

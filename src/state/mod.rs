@@ -9,6 +9,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::ended_pauses::PauseListeners;
 use crate::pause_coordination::PauseCoordinator;
 
 pub(crate) mod capacity_notify;
@@ -38,4 +39,6 @@ pub(crate) struct State {
     pub(crate) pages: repeated_pages::RepeatedPages,
     /// The coordinator of the processes that share this address.
     pub(crate) pause_coordinator: OnceLock<Arc<dyn PauseCoordinator>>,
+    /// Who is told of pauses that end before their time.
+    pub(crate) pause_listeners: PauseListeners,
 }

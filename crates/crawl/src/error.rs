@@ -50,6 +50,9 @@ pub enum CrawlError {
     /// The work queue cannot be read.
     #[error("cannot read the queue: {0}")]
     Queue(String),
+    /// Links cannot be added to a crawl of a work queue: its nodes fetch what the queue has.
+    #[error("cannot add links to a crawl of a work queue: put them into the queue")]
+    AddedToQueue,
     /// The work queue is empty but for messages that belong to no site.
     #[error("{} of the queue cannot be read: another program put them on subjects that belong to no site", messages(*.0))]
     ForeignMessages(u64),

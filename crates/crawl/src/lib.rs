@@ -55,6 +55,12 @@
 //!   killed crawl that is continued loses no result, and passes on every result at least once.
 //! * A link that waits is an offset in its list, so that memory alone bounds the number of links.
 //!
+//! # A crawl that follows links
+//!
+//! [`Crawl::link_adder`] returns a handle with which a sink adds the links that it finds in pages.
+//! Each one is fetched once. The caller decides which links to follow, and how far. A run that is
+//! continued still has the links that were added.
+//!
 //! With the feature `fleet`, `Crawl::of_queue` takes links from a work queue that several nodes
 //! share.
 
@@ -65,6 +71,7 @@ mod error;
 #[doc(hidden)]
 pub mod frontier;
 pub mod input;
+mod link_adder;
 mod link_end;
 mod link_fate;
 mod log_watch;
@@ -85,6 +92,7 @@ mod totals;
 pub use cost_report::{Alternative, CostReport, FetcherCost};
 pub use crawl::Crawl;
 pub use error::CrawlError;
+pub use link_adder::LinkAdder;
 pub use link_end::{LeftLinks, LinkEnd};
 pub use pause_control::PauseControl;
 pub use paused_links::{PauseSummary, PauseWait};

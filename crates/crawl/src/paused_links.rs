@@ -68,6 +68,11 @@ impl<T> PausedLinks<T> {
         self.links.len()
     }
 
+    /// Returns whether a link of `host` waits.
+    pub(crate) fn has_host(&self, host: &str) -> bool {
+        self.hosts.contains_key(host)
+    }
+
     /// Returns the number of links and hosts, and the ends of their pauses; none without a link.
     pub(crate) fn summary(&self) -> Option<PauseSummary> {
         let (((first_end, _), _), ((last_end, _), _)) =

@@ -24,6 +24,11 @@ impl Progress {
         Self { total, ..Self::default() }
     }
 
+    /// Counts links that are not among the items of the input.
+    pub(crate) fn added(&mut self, count: u64) {
+        self.total = self.total.map(|total| total + count);
+    }
+
     /// Counts links that an earlier run finished.
     pub(crate) fn skipped(&mut self, count: u64) {
         self.totals.skipped += count;

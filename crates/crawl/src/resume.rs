@@ -1,20 +1,21 @@
 //! The state of a run: the links that are done, and those that it left.
 //!
 //! The inputs and outputs of a run identify it. During the run, the file `run-<hash>` in the data
-//! directory gets one line for each link whose result was written, so that the same command
-//! continues an interrupted run. When the run completes, `left-<hash>` replaces it. It names the
+//! directory gets one line for each link whose result was written, and one for each link that was
+//! added to the running crawl, so that the same command continues an interrupted run. When the run completes, `left-<hash>` replaces it. It names the
 //! links that were not delivered, for [`CrawlSpec::only`]. Results that wait for an earlier one are
 //! in `held-<state file>`: see [`HeldResults`].
 //!
 //! Invariants: a link is recorded only after its result was passed on, and only a final end counts
-//! as done: see [`LinkEnd`]. An incomplete line of a crash is ignored. The lock of the data
+//! as done: see [`LinkEnd`]. A link that was added while a result was passed on is recorded before
+//! that. An incomplete line of a crash is ignored. The lock of the data
 //! directory keeps two runs apart. A file is never read into memory: what is kept is a hash per
 //! finished link.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Take, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -39,6 +40,8 @@ const RUNNING: &str = "run-";
 const LEFT: &str = "left-";
 /// The prefix of the results that wait, before the name of the state file.
 const HELD: &str = "held-";
+/// The letter of a link that was added, where another line has the letter of its end.
+const ADDED: char = 'a';
 /// The time after which the links that a run left, and results that wait, are forgotten.
 const LEFT_FOR: Duration = Duration::from_secs(30 * 86_400);
 
@@ -54,6 +57,8 @@ pub(crate) struct Resume {
     /// Hashes the query values of the links that the file names, if the data directory does that.
     query_hash: Option<QueryHash>,
     earlier: EarlierLinks,
+    /// The length of the file as it was found.
+    found_len: u64,
     /// Opened when the first link is done.
     file: Option<BufWriter<File>>,
     failed: bool,
@@ -70,6 +75,13 @@ pub(crate) struct EarlierLinks {
     only: Option<HashSet<u64>>,
     /// The results that the interrupted run did not pass on.
     held: EarlierResults,
+}
+
+/// The links that were added to an interrupted run, in the order of adding.
+#[derive(Debug)]
+pub(crate) struct EarlierAdded {
+    from: BufReader<Take<File>>,
+    bytes: Vec<u8>,
 }
 
 /// The results of an interrupted run that are not used.
@@ -127,6 +139,11 @@ impl Resume {
         };
         let mut earlier = earlier.map_err(CrawlError::State)?;
         let held_path = held_path(&path);
+        let found_len = match fs::metadata(&path) {
+            Ok(metadata) => metadata.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(CrawlError::State(error)),
+        };
         let (held, found, unusable) =
             HeldResults::open(held_path.clone(), key).map_err(CrawlError::State)?;
         earlier.held = found;
@@ -137,6 +154,7 @@ impl Resume {
             held_path,
             query_hash: None,
             earlier,
+            found_len,
             file: None,
             failed: false,
         };
@@ -151,6 +169,32 @@ impl Resume {
     /// Returns the links that this run does not fetch. Called once, by the reader of the input.
     pub(crate) fn take_earlier(&mut self) -> EarlierLinks {
         std::mem::take(&mut self.earlier)
+    }
+
+    /// Returns the links that were added to the interrupted run.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub(crate) fn earlier_added(&self) -> Result<Option<EarlierAdded>, CrawlError> {
+        if self.found_len == 0 {
+            return Ok(None);
+        }
+        let file = File::open(&self.path).map_err(CrawlError::State)?;
+        // This run appends to the file meanwhile.
+        let found = BufReader::with_capacity(256 << 10, file.take(self.found_len));
+        Ok(Some(EarlierAdded { from: found, bytes: Vec::new() }))
+    }
+
+    /// Records a link that was added to the running crawl, once [`flush`](Self::flush) writes it.
+    pub(crate) fn note_added(&mut self, link: &Link) {
+        if self.failed {
+            return;
+        }
+        let (hash, url) = (hash(link), serde_json::to_string(&link.url).unwrap_or_default());
+        let written = self
+            .file()
+            .and_then(|file| writeln!(file, "\n{hash:0width$x}{ADDED}{url}", width = DIGITS));
+        self.failed = written.is_err();
     }
 
     /// Records how a link ended, once [`flush`](Self::flush) writes it. A failed write only means
@@ -190,7 +234,8 @@ impl Resume {
     /// left.
     pub(crate) fn complete(self) {
         drop(self.file);
-        let left = write_left(&self.path, &self.left_path);
+        // Where the log has no query values, no file of a complete run has any.
+        let left = write_left(&self.path, &self.left_path, self.query_hash.is_none());
         // Without the file, a selection finds nothing; the results were passed on anyway.
         let _ = left;
         if self.path != self.left_path {
@@ -216,7 +261,7 @@ impl EarlierLinks {
     /// Returns the links that the interrupted run of the state file `path` finished.
     fn finished(path: &Path) -> io::Result<Self> {
         let mut earlier = Self::default();
-        for_each_line(path, |_, _, line| {
+        for_each_line(path, |_, line| {
             if line.end.is_done() {
                 earlier.add_finished(short(line.hash));
             }
@@ -228,7 +273,7 @@ impl EarlierLinks {
     /// one of `which`.
     fn left(path: &Path, which: &[LeftLinks]) -> io::Result<Self> {
         let mut left = HashSet::new();
-        for_each_line(path, |_, _, line| {
+        for_each_line(path, |_, line| {
             match which.iter().any(|which| which.selects(line.end)) {
                 true => left.insert(short(line.hash)),
                 false => left.remove(&short(line.hash)),
@@ -274,6 +319,25 @@ impl EarlierLinks {
     }
 }
 
+impl EarlierAdded {
+    /// Returns the URL of the next link; none at the end.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub(crate) fn next(&mut self) -> Result<Option<String>, CrawlError> {
+        loop {
+            self.bytes.clear();
+            if self.from.read_until(b'\n', &mut self.bytes).map_err(CrawlError::State)? == 0 {
+                return Ok(None);
+            }
+            let text = String::from_utf8_lossy(&self.bytes);
+            if let Some((_, url)) = parse_added(text.trim_end()) {
+                return Ok(Some(url));
+            }
+        }
+    }
+}
+
 /// Returns the links that the runs of a data directory left because of a pause, and that they have
 /// not fetched since.
 ///
@@ -287,7 +351,7 @@ pub fn left_for_pause(dir: &Path) -> io::Result<Vec<LeftForPause>> {
         let name = name.to_string_lossy();
         if [RUNNING, LEFT].iter().any(|prefix| name.starts_with(prefix)) {
             let mut last: HashMap<u128, LeftForPause> = HashMap::new();
-            for_each_line(&entry.path(), |_, _, line| {
+            for_each_line(&entry.path(), |_, line| {
                 match line.paused {
                     Some(paused) => last.insert(line.hash, paused),
                     None => last.remove(&line.hash),
@@ -301,12 +365,13 @@ pub fn left_for_pause(dir: &Path) -> io::Result<Vec<LeftForPause>> {
     Ok(left)
 }
 
-/// Writes the lines of links that were not delivered to `to`; the last line of each link counts.
-/// Without such links removes `to`.
-fn write_left(from: &Path, to: &Path) -> io::Result<()> {
+/// Writes the lines of links that were not delivered to `to`; the last line of each link counts. For
+/// links that were added, so do the lines with their URLs if `keeps_added` is set. Without such links
+/// removes `to`.
+fn write_left(from: &Path, to: &Path, keeps_added: bool) -> io::Result<()> {
     // The offset of each such link's last line.
     let mut left: HashMap<u64, u64> = HashMap::new();
-    for_each_line(from, |offset, _, line| {
+    for_each_line(from, |offset, line| {
         match line.end {
             LinkEnd::Delivered => left.remove(&short(line.hash)),
             _ => left.insert(short(line.hash), offset),
@@ -317,8 +382,13 @@ fn write_left(from: &Path, to: &Path) -> io::Result<()> {
     }
     let new = to.with_extension("new");
     let (mut out, mut written) = (BufWriter::new(File::create(&new)?), Ok(()));
-    for_each_line(from, |offset, text, line| {
-        if written.is_ok() && left.get(&short(line.hash)) == Some(&offset) {
+    for_each_text(from, |offset, text| {
+        let is_left = match (parse_line(text), parse_added(text)) {
+            (Some(line), _) => left.get(&short(line.hash)) == Some(&offset),
+            (None, Some((hash, _))) => keeps_added && left.contains_key(&short(hash)),
+            (None, None) => false,
+        };
+        if written.is_ok() && is_left {
             written = writeln!(out, "{text}");
         }
     })?;
@@ -326,9 +396,18 @@ fn write_left(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(&new, to)
 }
 
-/// Calls `each` with the offset, the text and the content of every complete line of a state file;
-/// not at all if there is no file.
-fn for_each_line(path: &Path, mut each: impl FnMut(u64, &str, StateLine)) -> io::Result<()> {
+/// Calls `each` with the offset and the content of every complete line about the end of a link; not
+/// at all if there is no file.
+fn for_each_line(path: &Path, mut each: impl FnMut(u64, StateLine)) -> io::Result<()> {
+    for_each_text(path, |offset, text| {
+        if let Some(line) = parse_line(text) {
+            each(offset, line);
+        }
+    })
+}
+
+/// Calls `each` with the offset and the text of every line of a state file.
+fn for_each_text(path: &Path, mut each: impl FnMut(u64, &str)) -> io::Result<()> {
     let mut from = match File::open(path) {
         Ok(file) => BufReader::with_capacity(256 << 10, file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -342,10 +421,7 @@ fn for_each_line(path: &Path, mut each: impl FnMut(u64, &str, StateLine)) -> io:
             return Ok(());
         }
         let text = String::from_utf8_lossy(&bytes);
-        let text = text.trim_end_matches(['\n', '\r']);
-        if let Some(line) = parse_line(text) {
-            each(offset, text, line);
-        }
+        each(offset, text.trim_end_matches(['\n', '\r']));
         offset += count as u64;
     }
 }
@@ -369,6 +445,14 @@ fn parse_line(text: &str) -> Option<StateLine> {
         _ => None,
     };
     Some(StateLine { hash, end, paused })
+}
+
+/// Parses the line of a link that was added: its hash and its URL; none for another line or an
+/// incomplete one.
+fn parse_added(text: &str) -> Option<(u128, String)> {
+    let (hash, rest) = text.split_at_checked(DIGITS)?;
+    let url = serde_json::from_str(rest.strip_prefix(ADDED)?).ok()?;
+    Some((u128::from_str_radix(hash, 16).ok()?, url))
 }
 
 /// Removes the files of runs that are too old.
@@ -528,6 +612,45 @@ mod tests {
             !open(dir.path(), &run).unwrap().earlier.leaves_out(&links[0]),
             "without a selection all are fetched"
         );
+    }
+
+    #[test]
+    fn added_links_are_kept_until_no_run_can_ask_for_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = list();
+        let added = |run: &Resume| {
+            let mut added = run.earlier_added().unwrap();
+            std::iter::from_fn(|| added.as_mut()?.next().unwrap()).collect::<Vec<_>>()
+        };
+        let links = ["a", "b\nc", "d"].map(|name| Link::new(format!("http://e.org/{name}")));
+        let mut first = open(dir.path(), &run).unwrap();
+        assert!(added(&first).is_empty());
+        links.iter().for_each(|link| first.note_added(link));
+        first.note(&links[0], &delivered(), NOW);
+        first.flush();
+        assert!(added(&first).is_empty(), "its own are no earlier ones");
+        drop(first);
+        let mut second = open(dir.path(), &run).unwrap();
+        assert_eq!(added(&second), links.each_ref().map(|link| link.url.clone()));
+        let later = Link::new("http://e.org/later");
+        second.note_added(&later);
+        assert_eq!(added(&second).len(), 3);
+        for link in [&links[1], &later] {
+            second.note(link, &failed("timeout"), NOW);
+        }
+        second.note(&links[2], &delivered(), NOW);
+        second.complete();
+        assert!(added(&open(dir.path(), &run).unwrap()).is_empty());
+        let again = open(dir.path(), &only(&[LeftLinks::Failed])).unwrap();
+        assert_eq!(added(&again), [links[1].url.clone(), later.url.clone()]);
+        assert!(!again.earlier.leaves_out(&later) && again.earlier.leaves_out(&links[0]));
+        // Where names are hashed, what a complete run leaves names no URL.
+        let mut hashed = open(dir.path(), &run).unwrap();
+        hashed.set_query_hash(Some(QueryHash::new([7; 16])));
+        hashed.note_added(&later);
+        hashed.note(&later, &failed("timeout"), NOW);
+        hashed.complete();
+        assert!(added(&open(dir.path(), &only(&[LeftLinks::Failed])).unwrap()).is_empty());
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! Invariants: at most `concurrency` links are at work. Links that wait in the middle of a visit do
 //! not count. Reading never waits for a host. A result is passed on, or saved to be passed on
-//! later, once the log has taken its attempts, and its link is recorded as done after that.
+//! later, once the log has taken its attempts, and its link is recorded as done after that. The run
+//! ends once no link waits or is in progress, and no result whose taker may add links is left.
 //!
 //! Must not know: how a link is fetched, and what becomes of its result.
 
@@ -11,7 +12,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
@@ -20,9 +20,10 @@ use crate::frontier::{Frontier, HostId, PlaceUse, QueuedLink};
 use crate::input::batch::{Batch, Item, Withdrawal};
 use crate::input::feed::InputFeed;
 use crate::input::position::InputPosition;
+use crate::link_adder::AddedUrls;
 use crate::link_fate::{LinkFate, NotFetched, WaitLimits};
 use crate::log_watch::{self, LogWatch};
-use crate::pause_control::EndedPause;
+use crate::pause_control::{Released, Releases};
 use crate::paused_links::PausedLinks;
 use crate::progress::Progress;
 use crate::remaining_time::{EstimateTime, Estimator};
@@ -33,7 +34,7 @@ use crate::sink::{CrawlEvent, CrawlResult, CrawlSink, QueueSizes};
 use crate::spec::{Bodies, CrawlSpec};
 use crate::stop::{StopRequest, StopWatch};
 use crate::totals::{self, Totals};
-use fetchwise::attempt::bounds::link_name;
+use fetchwise::heuristic::url::{identity, parse};
 use fetchwise::journal::Journal;
 use fetchwise::pipeline::{Link, LinkSlot, LinkSlots, Pipeline, Report};
 use fetchwise::time::Timestamp;
@@ -58,12 +59,14 @@ pub(crate) struct Scheduler<'s, S> {
     max_wait: Duration,
     bodies: Bodies,
     feed: InputFeed,
+    /// The links that the caller adds; none if it adds none.
+    added: Option<AddedUrls>,
     resume: Resume,
     progress: Progress,
     /// Links that wait for the end of a pause.
     paused: PausedLinks<PausedLink>,
-    /// Pauses that somebody has ended; none if nobody can say so.
-    ended_pauses: Option<mpsc::UnboundedReceiver<EndedPause>>,
+    /// What may be asked again before the end of its wait.
+    releases: Releases,
     /// Whether the run said that it waits for paused links.
     is_wait_reported: bool,
     stop: StopWatch,
@@ -82,12 +85,14 @@ pub(crate) struct Parts {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) feed: InputFeed,
+    /// The links that the caller adds; none if it adds none.
+    pub(crate) added: Option<AddedUrls>,
     pub(crate) opened: Opened,
     pub(crate) stop: StopWatch,
     /// The number of items of the input, if it is known.
     pub(crate) total: Option<u64>,
-    /// Pauses that somebody has ended; none if nobody can say so.
-    pub(crate) ended_pauses: Option<mpsc::UnboundedReceiver<EndedPause>>,
+    /// What may be asked again before the end of its wait.
+    pub(crate) releases: Releases,
 }
 
 /// How a crawl ended.
@@ -133,6 +138,8 @@ pub(crate) type Fetched = Result<Box<FetchedLink>, String>;
 /// A link that is paused, with the result that says so.
 pub(crate) struct PausedLink {
     waiting: QueuedLink,
+    /// The hash by which the end of its pause names it.
+    hash: u64,
     fetched: Box<FetchedLink>,
 }
 
@@ -150,10 +157,11 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             max_wait: spec.max_wait,
             bodies: spec.bodies,
             feed: parts.feed,
+            added: parts.added,
             resume,
             progress: Progress::new(parts.total),
             paused: PausedLinks::new(spec.pause_wait),
-            ended_pauses: parts.ended_pauses,
+            releases: parts.releases,
             is_wait_reported: false,
             stop: parts.stop,
             frontier: Frontier::new(spec.per_host, concurrency),
@@ -190,6 +198,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             if more && let Some(error) = self.take_in_all() {
                 (more, end) = (false, CrawlEnd::Broken(error));
             }
+            self.take_added();
             let (mut wake, is_full) = self.start_ready_links();
             self.report_queues();
             if self.open.is_empty() && self.frontier.is_empty() && !more {
@@ -220,10 +229,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
                 },
                 () = sleep_until(abandon_at.unwrap_or_else(Instant::now)), if abandon_at.is_some() => return Ok(end),
                 _ = checks.tick() => self.check(),
-                ended = next_ended_pause(&mut self.ended_pauses), if self.ended_pauses.is_some() => match ended {
-                    Some(ended) => self.release(&ended),
-                    None => self.ended_pauses = None,
-                },
+                Some(released) = self.releases.next() => self.release(&released),
+                Some(url) = next_added(&mut self.added) => self.add(&url),
                 Some(ended) = self.open.join_next_with_id(), if !self.open.is_empty() => self.finish_all(ended),
                 slot = self.slots.take(), if is_full => self.free_slot = Some(slot),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
@@ -274,8 +281,28 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         None
     }
 
+    /// Takes in the links that the caller has added by now.
+    fn take_added(&mut self) {
+        while let Some(url) = self.added.as_mut().and_then(AddedUrls::try_next) {
+            self.add(&url);
+        }
+    }
+
+    fn add(&mut self, url: &str) {
+        let (link, batch) = self.feed.add(url);
+        if !batch.items.is_empty() {
+            self.resume.note_added(&link);
+        }
+        // A run that is told to end leaves it to the next one.
+        if !self.stop.is_stopping() {
+            let broken = self.take_in(batch);
+            debug_assert!(broken.is_none(), "an added link is no end of the input");
+        }
+    }
+
     /// Takes in a part of the input. Returns the error that ends it early.
     fn take_in(&mut self, batch: Batch) -> Option<CrawlError> {
+        self.progress.added(batch.added);
         self.progress.left_out(batch.left_out);
         self.progress.skipped(batch.skipped);
         self.progress.duplicates(batch.duplicates);
@@ -348,46 +375,56 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
 
     /// Puts links whose pause is over back into the frontier.
     fn release_paused(&mut self) {
+        // Before the run gives up what is paused.
+        if let Some(released) = self.releases.try_next() {
+            self.release(&released);
+        }
         let now = self.now();
         while let Some((host, paused)) = self.paused.pop(now) {
             self.ask_again(&host, &paused);
         }
     }
 
-    fn ask_again(&mut self, host: &str, PausedLink { waiting, fetched }: &PausedLink) {
+    fn ask_again(&mut self, host: &str, PausedLink { waiting, fetched, .. }: &PausedLink) {
         self.progress.totals.requests += u64::from(fetched.report.requests);
         self.frontier.push(host, *waiting);
     }
 
-    /// Puts links whose pause somebody has ended back into the frontier. Those of a host that wait
+    /// Puts links whose wait somebody has ended back into the frontier. Those of a host that wait
     /// there need not wait longer either. Those in progress may have seen the pause, and are asked
     /// again if they end as paused.
-    fn release(&mut self, ended: &EndedPause) {
+    fn release(&mut self, released: &Released) {
+        let Released { hosts, links, paces } = released;
+        // Only its task knows what a link is called, and how long its host lets it wait.
+        let is_any = *paces || !links.is_empty();
         for link in self.links.values_mut() {
-            link.is_released |= match ended {
-                EndedPause::Host(domain) => **self.frontier.name(link.host) == **domain,
-                // Only its task knows what a link is called, and how long its host lets it wait.
-                EndedPause::Link(_) | EndedPause::Paces => true,
-            };
+            link.is_released |= is_any || hosts.contains(&**self.frontier.name(link.host));
         }
-        let released = match ended {
-            EndedPause::Host(domain) => {
-                self.frontier.release(domain, self.now());
-                self.paused.extract(|host, _| host == domain)
-            }
-            EndedPause::Paces => {
-                self.frontier.release_all(self.now());
-                self.paused
-                    .extract(|_, paused| paused.fetched.report.error_type == Some(Report::PACED))
-            }
-            EndedPause::Link(name) => {
-                let name = link_name(name);
-                let is_it = |link: &Link| link_name(link.id.as_ref().unwrap_or(&link.url)) == name;
-                self.paused.extract(|_, paused| is_it(&paused.fetched.link))
-            }
-        };
+        let now = self.now();
+        match *paces {
+            true => self.frontier.release_all(now),
+            false => hosts.iter().for_each(|host| self.frontier.release(host, now)),
+        }
+        if !is_any && !hosts.iter().any(|host| self.paused.has_host(host)) {
+            return;
+        }
+        let released = self.paused.extract(|host, paused| {
+            hosts.contains(host)
+                || links.contains(&paused.hash)
+                || *paces && paused.fetched.report.error_type == Some(Report::PACED)
+        });
         for (host, paused) in &released {
             self.ask_again(host, paused);
+        }
+    }
+
+    /// Returns the hash by which the end of a link's pause names it.
+    fn hash_of(&self, link: &Link) -> u64 {
+        let selector = self.pipeline.selector();
+        match (&link.id, parse(&link.url)) {
+            (Some(id), _) => selector.link_hash(id),
+            (None, Ok(url)) => selector.link_hash(identity(&url)),
+            (None, Err(_)) => selector.link_hash(&link.url),
         }
     }
 
@@ -404,7 +441,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
     /// Ends all paused links: the run does not wait for them any longer.
     fn give_up_paused(&mut self) {
         let now = self.now();
-        for (host, PausedLink { waiting, mut fetched }) in self.paused.take_all() {
+        for (host, PausedLink { waiting, mut fetched, .. }) in self.paused.take_all() {
             let host_pause =
                 self.pipeline.selector().host_pause(&host).filter(|until| *until > now);
             fetched.report.paused_until = fetched.report.paused_until.max(host_pause);
@@ -545,7 +582,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             LinkFate::Pauses(_) if is_released => self.frontier.back(host, *waiting, self.now()),
             LinkFate::Pauses(until) => {
                 let name = Arc::clone(self.frontier.name(host));
-                let paused = PausedLink { waiting: *waiting, fetched };
+                let hash = self.hash_of(&fetched.link);
+                let paused = PausedLink { waiting: *waiting, hash, fetched };
                 match self.paused.push(until, &name, paused) {
                     Ok(()) => self.frontier.ended(host, used),
                     Err(paused) => return Some(paused.fetched),
@@ -608,6 +646,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
                 self.progress.totals.add(report);
                 let at = self.now();
                 self.sink.result(CrawlResult::Fetched { position: *position, link, report, at })?;
+                // What the sink has found in the page is recorded before the page counts as done.
+                self.take_added();
                 match position {
                     InputPosition::Queue { number, .. } => self.feed.written(*number),
                     _ => self.resume.note(link, report, at),
@@ -619,10 +659,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
     }
 }
 
-/// Waits for the next pause that somebody has ended; none if nobody can end one any more. Cancel
-/// safe.
-async fn next_ended_pause(
-    ended: &mut Option<mpsc::UnboundedReceiver<EndedPause>>,
-) -> Option<EndedPause> {
-    ended.as_mut()?.recv().await
+/// Waits for the next URL that the caller adds; none if it adds none any more. Cancel safe.
+async fn next_added(added: &mut Option<AddedUrls>) -> Option<String> {
+    added.as_mut()?.next().await
 }

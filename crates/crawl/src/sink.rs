@@ -115,7 +115,8 @@ pub trait CrawlSink {
 
     /// Takes a result. The attempts of its link survive the end of the process by now, and the link
     /// counts as done once this has returned: a killed run that is continued passes every result on
-    /// at least once.
+    /// at least once. It fetches the links that the sink has added meanwhile with a
+    /// [`LinkAdder`](crate::LinkAdder), too.
     ///
     /// # Errors
     /// The sink takes no further result.

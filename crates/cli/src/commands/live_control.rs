@@ -27,7 +27,7 @@ pub(crate) struct LiveControl {
     pub(crate) journal: Arc<Journal>,
     /// The fleet of the process, if any.
     pub(crate) fleet: Option<Arc<dyn Membership>>,
-    /// The crawl, if links wait in this process.
+    /// The crawl, if links of this process wait for paces that may change.
     pub(crate) pauses: Option<PauseControl>,
     /// The server whose figures come from the log, if any.
     pub(crate) server: Option<Handle>,
@@ -83,12 +83,10 @@ impl Controlled for LiveControl {
             ControlRequest::Unpause { host: Some(host), link: None } => {
                 let domain = domain(&host)?;
                 let until = self.selector.unpause_host(&domain, self.selector.now());
-                self.pauses.iter().for_each(|pauses| pauses.host_unpaused(&domain));
                 self.unpaused(until).await
             }
             ControlRequest::Unpause { host: None, link: Some(link) } => {
                 let until = self.selector.unpause_link(&link, self.selector.now());
-                self.pauses.iter().for_each(|pauses| pauses.link_unpaused(&link));
                 self.unpaused(until).await
             }
             ControlRequest::Unpause { .. } => {
@@ -144,11 +142,6 @@ impl LiveControl {
         let work =
             tokio::task::spawn_blocking(move || forget(&selector, &journal, &wanted, at, is_alone));
         let mut done = work.await.map_err(|error| error.to_string())??;
-        match (&target, &self.pauses) {
-            (_, None) => {}
-            (TombstoneTarget::Domain(domain), Some(pauses)) => pauses.host_unpaused(domain),
-            (TombstoneTarget::Link(link), Some(pauses)) => pauses.link_unpaused(link),
-        }
         if let Some(server) = &self.server {
             server.forget_marks(Some(&target));
             server.recount().await;

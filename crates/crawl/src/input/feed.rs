@@ -6,7 +6,6 @@
 //!
 //! Must not know: the order in which links are fetched.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,8 +13,9 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::admission::SharedAdmission;
 use super::batch::{Batch, Item};
-use super::line::{self, MAX_LINE_BYTES, host_of};
+use super::line::{self, MAX_LINE_BYTES};
 use super::lines::Lines;
 use super::link_list::LinkList;
 use super::position::InputPosition;
@@ -23,8 +23,7 @@ use super::position::InputPosition;
 use super::queue_feed::QueueFeed;
 use super::results_file::{self, LinkToRetry};
 use crate::error::CrawlError;
-use crate::frontier::QueuedLink;
-use crate::resume::EarlierLinks;
+use crate::resume::{EarlierAdded, EarlierLinks};
 use crate::spec::{CrawlSpec, LinkSource};
 use fetchwise::pipeline::Link;
 
@@ -33,9 +32,6 @@ const BATCH: usize = 1_024;
 /// The number of batches that the thread is ahead of the scheduler, which is busy with results in
 /// between.
 const AHEAD: usize = 64;
-/// The number of links that are remembered to find duplicates: one more would double the memory of
-/// the table.
-const MAX_SEEN: usize = (1 << 22) / 8 * 7;
 
 /// The input of a run, opened.
 pub(crate) struct Input {
@@ -53,6 +49,15 @@ pub(crate) struct InputFeed {
     from: FeedSource,
     /// The text of the links.
     pub(crate) list: Arc<LinkList>,
+    /// The admission of links that are added to the running crawl; none if nobody adds any.
+    admission: Option<SharedAdmission>,
+}
+
+/// What a run knows of an interrupted one.
+#[derive(Debug, Default)]
+pub(crate) struct Earlier {
+    pub(crate) links: EarlierLinks,
+    pub(crate) added: Option<EarlierAdded>,
 }
 
 /// Where a feed takes its items from.
@@ -66,6 +71,8 @@ enum FeedSource {
 enum Source {
     One(u64, String),
     Retried(LinkToRetry),
+    /// The links that were added to an interrupted run.
+    Added(EarlierAdded),
     Lines {
         lines: Lines,
         path: PathBuf,
@@ -115,25 +122,32 @@ impl Input {
     }
 
     /// Starts to read, without the links that an earlier run finished. What is not in a file is
-    /// spooled in `dir`.
-    pub(crate) fn start(self, dir: &Path, earlier: EarlierLinks) -> Result<InputFeed, CrawlError> {
+    /// spooled in `dir`. `grows` is whether links are added to the running crawl.
+    pub(crate) fn start(
+        self,
+        dir: &Path,
+        earlier: Earlier,
+        grows: bool,
+    ) -> Result<InputFeed, CrawlError> {
+        let admission = SharedAdmission::new(earlier.links);
         let list = Arc::new(LinkList::new(dir, self.named, self.listed).with_file(self.file));
         let (to, batches) = mpsc::channel(AHEAD);
         let mut reader = Reader {
             list: Arc::clone(&list),
             to,
-            earlier,
-            seen: HashSet::new(),
-            text: String::new(),
-            number: 0,
+            admission: admission.clone(),
             batch: Batch::default(),
         };
-        let sources = self.sources;
+        let mut sources = self.sources;
+        // After the input, whose results come first.
+        sources.extend(earlier.added.map(Source::Added));
         std::thread::Builder::new()
             .name("fetchwise-input".into())
             .spawn(move || reader.read(sources))
             .map_err(CrawlError::Thread)?;
-        Ok(InputFeed { from: FeedSource::Reader(batches), list })
+        // Without the scheduler's part, the admission goes with the thread.
+        let admission = grows.then_some(admission);
+        Ok(InputFeed { from: FeedSource::Reader(batches), list, admission })
     }
 
     /// Starts to take links from a work queue.
@@ -144,7 +158,8 @@ impl Input {
         reader: fetchwise_fleet::queue::QueueReader,
     ) -> InputFeed {
         let list = Arc::new(LinkList::new(dir, self.named, self.listed));
-        InputFeed { from: FeedSource::Queue(QueueFeed::new(reader, Arc::clone(&list))), list }
+        let from = FeedSource::Queue(QueueFeed::new(reader, Arc::clone(&list)));
+        InputFeed { from, list, admission: None }
     }
 }
 
@@ -165,6 +180,16 @@ impl InputFeed {
             #[cfg(feature = "fleet")]
             FeedSource::Queue(queue) => queue.next().await,
         }
+    }
+
+    /// Admits a link that was added to the running crawl. Returns it with what is to be taken in,
+    /// which is empty if the link is left out.
+    pub(crate) fn add(&self, url: &str) -> (Link, Batch) {
+        let (link, mut batch) = (self.list.retried(url, None), Batch::default());
+        if let Some(admission) = &self.admission {
+            admission.lock().admit_added(&link, &mut batch, || self.list.add_added(url));
+        }
+        (link, batch)
     }
 
     /// Returns the number of links of the work queue without a result, at all nodes; none for any
@@ -237,13 +262,7 @@ impl InputFeed {
 struct Reader {
     list: Arc<LinkList>,
     to: mpsc::Sender<Batch>,
-    earlier: EarlierLinks,
-    /// Hashes of the links that were read.
-    seen: HashSet<u64>,
-    /// A buffer.
-    text: String,
-    /// The number of items that are passed on.
-    number: u64,
+    admission: SharedAdmission,
     batch: Batch,
 }
 
@@ -254,6 +273,8 @@ impl Reader {
     /// Reads until the end of the input, or until the receiver is dropped.
     fn read(&mut self, sources: Vec<Source>) {
         let _ = self.read_all(sources).and_then(|()| self.pass_on());
+        // The scheduler learns of the end after this.
+        self.admission.lock().forget_earlier();
     }
 
     fn read_all(&mut self, sources: Vec<Source>) -> Result<(), Stopped> {
@@ -271,12 +292,34 @@ impl Reader {
                         list.add_retried(left.place, &left.url, left.id.as_deref())
                     })?;
                 }
+                Source::Added(added) => self.read_added(added)?,
                 Source::Lines { lines, path, is_file, .. } => {
                     self.read_lines(lines, &path, is_file)?
                 }
             }
         }
         Ok(())
+    }
+
+    fn read_added(&mut self, mut added: EarlierAdded) -> Result<(), Stopped> {
+        loop {
+            let url = match added.next() {
+                Ok(Some(url)) => url,
+                Ok(None) => return Ok(()),
+                Err(error) => return self.end_with(error),
+            };
+            let link = self.list.retried(&url, None);
+            let place = self.admission.lock().next_added();
+            self.batch.added += 1;
+            self.add(&link, place, |list| list.add_added(&url))?;
+        }
+    }
+
+    /// Passes an error on that ends the input early.
+    fn end_with(&mut self, error: CrawlError) -> Result<(), Stopped> {
+        self.batch.items.push(Item::Broken(error));
+        self.pass_on()?;
+        Err(Stopped)
     }
 
     fn read_lines(&mut self, mut lines: Lines, path: &Path, is_file: bool) -> Result<(), Stopped> {
@@ -290,11 +333,7 @@ impl Reader {
                 Ok(Some(line)) => line,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    self.batch
-                        .items
-                        .push(Item::Broken(CrawlError::Read { path: path.to_owned(), error }));
-                    self.pass_on()?;
-                    return Err(Stopped);
+                    return self.end_with(CrawlError::Read { path: path.to_owned(), error });
                 }
             };
             let begin = at;
@@ -312,9 +351,8 @@ impl Reader {
                 }
                 Ok((Some(Err(error)), _)) | Err(error) => error,
             };
-            let bad =
-                Item::Bad { number: self.number, place: InputPosition::Line(line.number), error };
-            self.number += 1;
+            let number = self.admission.lock().next_number();
+            let bad = Item::Bad { number, place: InputPosition::Line(line.number), error };
             self.batch.items.push(bad);
             self.pass_on_if_full()?;
         }
@@ -327,29 +365,8 @@ impl Reader {
         place: InputPosition,
         keep: impl FnOnce(&LinkList) -> u64,
     ) -> Result<(), Stopped> {
-        if self.is_duplicate(link) {
-            self.batch.duplicates += 1;
-        } else if self.earlier.leaves_out(link) {
-            self.batch.left_out += 1;
-        } else if self.earlier.skips(link) {
-            self.batch.skipped += 1;
-        } else if let Some(offset) = self.earlier.held(place, link) {
-            self.batch.items.push(Item::Earlier { number: self.number, offset });
-            self.number += 1;
-        } else {
-            let line = place.line().or(place.position()).unwrap_or_default();
-            let link_at =
-                QueuedLink { offset: keep(&self.list), line, number: self.number, refused: 0 };
-            self.number += 1;
-            self.batch.items.push(Item::Link { host: host_of(&link.url), link: link_at });
-        }
+        self.admission.lock().admit(link, place, &mut self.batch, || keep(&self.list));
         self.pass_on_if_full()
-    }
-
-    /// Returns whether the input has named this link before. Only the first links are remembered.
-    fn is_duplicate(&mut self, link: &Link) -> bool {
-        let hash = line::hash(link, &mut self.text);
-        if self.seen.len() < MAX_SEEN { !self.seen.insert(hash) } else { self.seen.contains(&hash) }
     }
 
     fn pass_on_if_full(&mut self) -> Result<(), Stopped> {
@@ -358,7 +375,9 @@ impl Reader {
 
     fn pass_on(&mut self) -> Result<(), Stopped> {
         let batch = std::mem::take(&mut self.batch);
-        if batch.items.is_empty() && batch.duplicates + batch.left_out + batch.skipped == 0 {
+        if batch.items.is_empty()
+            && batch.duplicates + batch.left_out + batch.skipped + batch.added == 0
+        {
             return Ok(());
         }
         self.to.blocking_send(batch).map_err(|_| Stopped)
@@ -369,6 +388,8 @@ impl Reader {
 fn total(sources: &[Source]) -> Option<u64> {
     sources.iter().try_fold(0, |total, source| match source {
         Source::One(..) | Source::Retried(_) => Some(total + 1),
+        // Counted as they are read.
+        Source::Added(_) => Some(total),
         Source::Lines { count, .. } => count.map(|count| total + count),
     })
 }

@@ -65,6 +65,8 @@ enum Kind {
     /// A result of an earlier run, as an id and a URL, from an argument or a line.
     RetriedArgument,
     RetriedLine,
+    /// A URL that was added to the running crawl.
+    Added,
 }
 
 impl LinkList {
@@ -104,6 +106,12 @@ impl LinkList {
         self.spool.append(&[&[Kind::Argument.letter()], url.as_bytes()])
     }
 
+    /// Keeps a URL that was added to the running crawl, which has the fields of a line, and returns
+    /// its offset.
+    pub(crate) fn add_added(&self, url: &str) -> u64 {
+        self.spool.append(&[&[Kind::Added.letter()], url.as_bytes()])
+    }
+
     /// Keeps a line and returns its offset.
     pub(crate) fn add_line(&self, text: &str) -> u64 {
         self.spool.append(&[&[Kind::Line.letter()], text.trim().as_bytes()])
@@ -137,7 +145,9 @@ impl LinkList {
     pub(crate) fn add_retried(&self, place: InputPosition, url: &str, id: Option<&str>) -> u64 {
         let kind = match place {
             InputPosition::Position(_) => Kind::RetriedArgument,
-            InputPosition::Line(_) | InputPosition::Queue { .. } => Kind::RetriedLine,
+            InputPosition::Line(_) | InputPosition::Queue { .. } | InputPosition::Added(_) => {
+                Kind::RetriedLine
+            }
         };
         let id_len = id.map_or(u32::MAX, |id| id.len() as u32);
         let id = id.unwrap_or_default();
@@ -223,6 +233,7 @@ impl LinkList {
         let link = match kind {
             Kind::Argument => self.argument(text(rest)?),
             Kind::Line => line::link(text(rest)?, &self.listed)?.ok()?,
+            Kind::Added => self.retried(text(rest)?, None),
             Kind::RetriedArgument | Kind::RetriedLine => {
                 let (len, rest) = rest.split_first_chunk()?;
                 match u32::from_le_bytes(*len) {
@@ -237,13 +248,15 @@ impl LinkList {
         let place = match kind {
             Kind::Argument | Kind::RetriedArgument => InputPosition::Position(number),
             Kind::Line | Kind::RetriedLine => InputPosition::Line(number),
+            Kind::Added => InputPosition::Added(number),
         };
         Some((place, link))
     }
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Argument, Self::Line, Self::RetriedArgument, Self::RetriedLine];
+    const ALL: [Self; 5] =
+        [Self::Argument, Self::Line, Self::RetriedArgument, Self::RetriedLine, Self::Added];
 
     fn letter(self) -> u8 {
         match self {
@@ -251,6 +264,7 @@ impl Kind {
             Self::Line => b'l',
             Self::RetriedArgument => b'A',
             Self::RetriedLine => b'L',
+            Self::Added => b'd',
         }
     }
 

@@ -1,5 +1,6 @@
 //! The input of a crawl: lists of links, and the text of each link while it waits.
 
+pub(crate) mod admission;
 pub(crate) mod batch;
 pub(crate) mod feed;
 pub mod line;

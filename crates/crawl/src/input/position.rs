@@ -10,6 +10,8 @@ pub enum InputPosition {
     Position(u64),
     /// The line of a file or of stdin, counted from 1.
     Line(u64),
+    /// A link that was added to the running crawl, counted from 1.
+    Added(u64),
     /// A link of a work queue.
     Queue {
         /// Its number in the order of reading.
@@ -34,6 +36,20 @@ impl InputPosition {
             Some((seq, is_redelivered))
         } else {
             None
+        }
+    }
+
+    /// Returns the number among the links that were added to the running crawl; none for a link of
+    /// the input.
+    pub fn added(self) -> Option<u64> {
+        if let Self::Added(added) = self { Some(added) } else { None }
+    }
+
+    /// Returns its number among those of its kind.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            Self::Position(number) | Self::Line(number) | Self::Added(number) => number,
+            Self::Queue { seq, .. } => seq,
         }
     }
 

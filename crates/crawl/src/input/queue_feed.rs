@@ -23,7 +23,8 @@ use crate::frontier::QueuedLink;
 struct SiteLinks {
     hosts: HashSet<Box<str>>,
     count: usize,
-    is_withdrawn: bool,
+    /// The links with smaller numbers go back to the queue. The site may be here again meanwhile.
+    withdrawn_before: u64,
 }
 
 /// The feed.
@@ -92,7 +93,7 @@ impl QueueFeed {
     /// Returns whether a link goes back to its queue.
     pub(crate) fn is_withdrawn(&self, number: u64) -> bool {
         let site = self.links.get(&number).and_then(|(site, _)| self.sites.get(site));
-        site.is_none_or(|site| site.is_withdrawn)
+        site.is_none_or(|site| number < site.withdrawn_before)
     }
 
     /// Gives back what has no result.
@@ -136,7 +137,7 @@ impl QueueFeed {
 
     fn withdraw(&mut self, site: &Arc<str>, is_revoked: bool) -> Option<Batch> {
         let links = self.sites.get_mut(site)?;
-        links.is_withdrawn = true;
+        links.withdrawn_before = self.number;
         let hosts = links.hosts.iter().cloned().collect();
         Some(Batch { withdrawn: Some(Withdrawal { hosts, is_revoked }), ..Batch::default() })
     }
@@ -147,7 +148,7 @@ impl QueueFeed {
         let body = std::mem::take(&mut link.body);
         let (seq, is_redelivered) = (link.seq, link.is_redelivered);
         let sites = self.sites.entry(Arc::clone(site)).or_default();
-        (sites.count, sites.is_withdrawn) = (sites.count + 1, false);
+        sites.count += 1;
         self.links.insert(number, (Arc::clone(site), link));
         match check(site, &body, &self.list) {
             Ok((text, host)) => {
@@ -176,4 +177,56 @@ fn check(site: &str, body: &[u8], list: &LinkList) -> Result<(String, Box<str>),
         return Err(format!("the link is in the queue of another site, {site}"));
     }
     Ok((text.to_owned(), host))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fetchwise::pipeline::Link;
+    use fetchwise_fleet::NodeId;
+    use fetchwise_fleet::model::lease_proof::LeaseProof;
+    use fetchwise_fleet::queue::QueueOptions;
+    use fetchwise_fleet::transport::Transport;
+    use fetchwise_fleet::transport::in_process::InProcessBroker;
+    use tokio::sync::watch;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// The bug: once a site that this node had lost was here again, its links from before counted
+    /// as taken, too. One whose request ended then was fetched together with its second copy.
+    #[tokio::test(start_paused = true)]
+    async fn a_link_of_a_lost_site_stays_withdrawn_when_the_site_is_here_again() {
+        let selector = fetchwise::Selector::builder().build().unwrap();
+        let broker = InProcessBroker::new(Arc::clone(selector.clock()), 1);
+        let id = NodeId::random();
+        let transport: Arc<dyn Transport> = Arc::new(broker.node(id));
+        let queues = transport.work_queues().unwrap();
+        queues.ensure("crawl").await.unwrap();
+        assert!(queues.enqueue("crawl", "e.org", "1", "http://e.org/1".into()).await.unwrap());
+        let (proofs, proven) = watch::channel(None);
+        let prove = || {
+            let sent = Instant::now() + Duration::from_secs(3600);
+            proofs.send_replace(Some(LeaseProof { holder: id.to_string(), sent }));
+        };
+        prove();
+        let (max_links, max_sites, max_site_links) = (9, 9, 9);
+        let options =
+            QueueOptions { queue: "crawl".to_owned(), max_links, max_sites, max_site_links };
+        let lease = (proven, Duration::from_secs(30));
+        let reader =
+            QueueReader::start(Arc::clone(&transport), Arc::new(selector), id, lease, options);
+        let dir = tempfile::tempdir().unwrap();
+        let list = Arc::new(LinkList::new(dir.path(), Link::default(), Link::default()));
+        let mut feed = QueueFeed::new(reader, list);
+        assert_eq!(feed.next().await.unwrap().items.len(), 1);
+        assert!(!feed.is_withdrawn(0));
+        proofs.send_replace(None);
+        assert!(feed.next().await.unwrap().withdrawn.unwrap().is_revoked);
+        prove();
+        assert_eq!(feed.next().await.unwrap().items.len(), 1);
+        assert!(feed.is_withdrawn(0), "its request is still open");
+        assert!(!feed.is_withdrawn(1));
+    }
 }

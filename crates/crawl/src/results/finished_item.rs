@@ -55,6 +55,8 @@ enum StoredItem {
 struct StoredReport {
     line: Option<u64>,
     position: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    added: Option<u64>,
     id: Option<String>,
     url: String,
     fetcher: Option<String>,
@@ -137,6 +139,7 @@ impl StoredReport {
         Some(Self {
             line: place.line(),
             position: place.position(),
+            added: place.added(),
             id,
             url: report.url.clone(),
             fetcher: report.fetcher.clone(),
@@ -171,9 +174,10 @@ impl StoredReport {
     }
 
     fn into_item(self) -> Option<FinishedItem> {
-        let place = match (self.line, self.position) {
+        let place = match (self.line, self.added) {
             (Some(line), _) => InputPosition::Line(line),
-            (None, position) => InputPosition::Position(position?),
+            (None, Some(added)) => InputPosition::Added(added),
+            (None, None) => InputPosition::Position(self.position?),
         };
         let report = Report {
             url: self.url,

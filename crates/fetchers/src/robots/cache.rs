@@ -1,17 +1,22 @@
 //! The robots.txt rules of each origin, with their lifetime and a bound on their number.
 //!
-//! Invariants: of all concurrent callers that need the rules of one origin, one requests them.
+//! Invariants: of all concurrent callers that need the rules of one origin, one requests them. An
+//! origin takes memory while it has rules in the cache, or while somebody requests them. No step
+//! looks at all origins or locks them.
 //!
 //! Must not know: how a request is made, and who obeys the rules.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lru::LruCache;
 use robotxt::{ANY_AGENT, Robots};
 use tokio::sync::Mutex as AsyncMutex;
 use url::{Position, Url};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::fetch::{FetchError, Fetcher, Response};
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -34,6 +39,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5 * 60);
 const MAX_ORIGINS: usize = 10_000;
 /// Maximum bytes of all rules.
 const MAX_BYTES: usize = 64 << 20;
+/// Number of parts of the cache. Each has its share of both limits.
+const SHARDS: usize = 16;
 
 /// The rules of one origin's robots.txt for one crawler.
 #[derive(Clone, Debug)]
@@ -174,22 +181,55 @@ impl Rules {
 pub struct RobotsTxt {
     fetcher: Arc<dyn Fetcher>,
     agent: String,
-    cache: Mutex<RuleCache>,
+    /// Parts by the hash of an origin, so that origins seldom wait for each other.
+    shards: [Mutex<Shard>; SHARDS],
 }
 
-#[derive(Default)]
-struct RuleCache {
-    origins: HashMap<Box<str>, Slot>,
+/// A part of the cache.
+struct Shard {
+    rules: LruCache<Box<str>, Arc<Rules>>,
+    /// The bytes of all rules.
     bytes: usize,
-    /// Counts uses, to find the least recently used origins.
-    uses: u64,
+    /// The turns of the origins whose rules somebody requests or waits for.
+    turns: HashMap<Box<str>, Arc<AsyncMutex<()>>>,
 }
 
-/// One origin. The holder of its turn requests the file; the others wait.
-struct Slot {
-    turn: Arc<AsyncMutex<()>>,
-    rules: Option<Arc<Rules>>,
-    used: u64,
+impl Default for Shard {
+    fn default() -> Self {
+        Self { rules: LruCache::unbounded(), bytes: 0, turns: HashMap::new() }
+    }
+}
+
+/// The turn to request the rules of one origin. The holder of its lock requests them, and the others
+/// wait. The cache forgets a turn once nobody has it.
+pub struct Turn<'c> {
+    cache: &'c RobotsTxt,
+    origin: Box<str>,
+    lock: Arc<AsyncMutex<()>>,
+}
+
+impl Deref for Turn<'_> {
+    type Target = AsyncMutex<()>;
+
+    fn deref(&self) -> &AsyncMutex<()> {
+        &self.lock
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut shard = self.cache.shard(&self.origin);
+        // Only the table and this turn have it. Nobody gets another one without the shard's lock.
+        if Arc::strong_count(&self.lock) == 2 {
+            shard.turns.remove(&self.origin);
+        }
+    }
+}
+
+impl fmt::Debug for Turn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("origin", &self.origin).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for RobotsTxt {
@@ -202,7 +242,7 @@ impl RobotsTxt {
     /// Returns a cache that requests files with `fetcher`, which should be a plain one, and reads
     /// the rules for the crawler called `agent`, such as [`DEFAULT_AGENT`].
     pub fn new(fetcher: Arc<dyn Fetcher>, agent: impl Into<String>) -> Self {
-        Self { fetcher, agent: agent.into(), cache: Mutex::default() }
+        Self { fetcher, agent: agent.into(), shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
     /// Returns the name by which groups of rules are selected.
@@ -217,69 +257,44 @@ impl RobotsTxt {
 
     /// Returns the rules of `origin` if they are known and valid at `now`.
     pub fn known(&self, origin: &str, now: Timestamp) -> Option<Arc<Rules>> {
-        let mut cache = self.lock();
-        cache.uses += 1;
-        let uses = cache.uses;
-        let slot = cache.origins.get_mut(origin)?;
-        slot.used = uses;
-        slot.rules.clone().filter(|rules| rules.until > now)
+        self.shard(origin).rules.get(origin).filter(|rules| rules.until > now).cloned()
     }
 
-    /// Returns the lock for requests to `origin`: after waiting for it, a caller checks
-    /// [`known`](Self::known) again before its request.
-    pub fn turn(&self, origin: &str) -> Arc<AsyncMutex<()>> {
-        let mut cache = self.lock();
-        cache.uses += 1;
-        let uses = cache.uses;
-        let slot = cache.origins.entry(origin.into()).or_insert_with(|| Slot {
-            turn: Arc::default(),
-            rules: None,
-            used: uses,
-        });
-        Arc::clone(&slot.turn)
+    /// Returns the turn to request the rules of `origin`: after waiting for its lock, a caller
+    /// checks [`known`](Self::known) again before its request.
+    pub fn turn(&self, origin: &str) -> Turn<'_> {
+        let lock = Arc::clone(self.shard(origin).turns.entry(origin.into()).or_default());
+        Turn { cache: self, origin: origin.into(), lock }
     }
 
     /// Stores the rules of `origin`.
     pub fn keep(&self, origin: &str, rules: Rules) -> Arc<Rules> {
         let rules = Arc::new(rules);
-        let mut cache = self.lock();
-        cache.bytes += rules.bytes();
-        let uses = cache.uses;
-        let slot = cache.origins.entry(origin.into()).or_insert_with(|| Slot {
-            turn: Arc::default(),
-            rules: None,
-            used: uses,
-        });
-        let before = slot.rules.replace(Arc::clone(&rules));
-        cache.bytes -= before.map_or(0, |before| before.bytes());
-        cache.evict_if_full();
+        self.shard(origin).keep(origin, Arc::clone(&rules));
         rules
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, RuleCache> {
-        // The map is consistent even if a thread panicked with it.
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shard(&self, origin: &str) -> MutexGuard<'_, Shard> {
+        let index = xxh3_64(origin.as_bytes()) % SHARDS as u64;
+        // The maps are consistent even if a thread panicked with them.
+        self.shards[index as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl RuleCache {
-    /// Evicts the least recently used half if there are too many.
-    fn evict_if_full(&mut self) {
-        if self.origins.len() <= MAX_ORIGINS && self.bytes <= MAX_BYTES {
-            return;
+impl Shard {
+    /// Stores rules, and evicts the least recently used ones if there are too many.
+    fn keep(&mut self, origin: &str, rules: Arc<Rules>) {
+        self.bytes += rules.bytes();
+        if let Some(before) = self.rules.put(origin.into(), rules) {
+            self.bytes -= before.bytes();
         }
-        let mut used: Vec<u64> = self.origins.values().map(|slot| slot.used).collect();
-        let half = used.len() / 2;
-        let (_, &mut median, _) = used.select_nth_unstable(half);
-        // An origin whose first request is pending is evicted too: its caller holds the turn, and
-        // stores the result.
-        self.origins.retain(|_, slot| slot.used > median);
-        self.bytes = self
-            .origins
-            .values()
-            .filter_map(|slot| slot.rules.as_ref())
-            .map(|rules| rules.bytes())
-            .sum();
+        // Those that came last stay, however large they are.
+        while self.rules.len() > 1
+            && (self.rules.len() > MAX_ORIGINS / SHARDS || self.bytes > MAX_BYTES / SHARDS)
+            && let Some((_, evicted)) = self.rules.pop_lru()
+        {
+            self.bytes -= evicted.bytes();
+        }
     }
 }
 
@@ -293,4 +308,99 @@ pub fn location(url: &Url) -> Option<(String, Url)> {
     let _ = location.set_username("");
     let _ = location.set_password(None);
     Some((origin, location))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fetch::{FetchFuture, Request};
+
+    const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    /// A fetcher that nothing is requested from.
+    struct Unused;
+
+    impl Fetcher for Unused {
+        fn name(&self) -> &str {
+            "unused"
+        }
+
+        fn renders(&self) -> bool {
+            false
+        }
+
+        fn fetch<'a>(&'a self, _: Request<'a>) -> FetchFuture<'a> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    fn cache() -> RobotsTxt {
+        RobotsTxt::new(Arc::new(Unused), DEFAULT_AGENT)
+    }
+
+    fn rules() -> Rules {
+        Rules::read(b"User-agent: *\nDisallow: /a", DEFAULT_AGENT, NOW)
+    }
+
+    fn origin(n: usize) -> String {
+        format!("https://h{n}.example.org")
+    }
+
+    fn turns(cache: &RobotsTxt) -> usize {
+        cache.shards.iter().map(|shard| shard.lock().unwrap().turns.len()).sum()
+    }
+
+    /// The bug: an origin whose rules were requested and not stored, because its host was paused or
+    /// this machine was offline, kept its entry, and nothing bounded their number.
+    #[test]
+    fn an_origin_whose_rules_were_not_stored_takes_no_memory() {
+        let cache = cache();
+        (0..MAX_ORIGINS + 10).for_each(|n| drop(cache.turn(&origin(n))));
+        assert_eq!(turns(&cache), 0);
+        let (first, second) = (cache.turn("https://e.org"), cache.turn("https://e.org"));
+        drop(first);
+        assert_eq!(turns(&cache), 1, "somebody waits");
+        drop(second);
+        assert_eq!(turns(&cache), 0);
+    }
+
+    /// The bug: eviction took an origin whose rules were being requested, and with it the turn, so
+    /// the next caller requested them once more at the same time.
+    #[test]
+    fn a_turn_outlives_the_rules_of_many_other_origins() {
+        let cache = cache();
+        let turn = cache.turn("https://e.org");
+        let held = turn.try_lock().unwrap();
+        for n in 0..3 * MAX_ORIGINS {
+            cache.keep(&origin(n), rules());
+        }
+        assert!(cache.turn("https://e.org").try_lock().is_err(), "it is held");
+        drop(held);
+        assert!(cache.turn("https://e.org").try_lock().is_ok());
+    }
+
+    #[test]
+    fn the_least_recently_used_rules_go_first() {
+        let cache = cache();
+        cache.keep("https://e.org", rules());
+        for n in 0..2 * MAX_ORIGINS {
+            cache.keep(&origin(n), rules());
+            assert!(cache.known("https://e.org", NOW).is_some(), "it is in use: {n}");
+        }
+        let kept = |cache: &RobotsTxt| -> (usize, usize) {
+            let shards = cache.shards.iter().map(|shard| shard.lock().unwrap());
+            shards.fold((0, 0), |sum, shard| (sum.0 + shard.rules.len(), sum.1 + shard.bytes))
+        };
+        let (count, bytes) = kept(&cache);
+        assert!(count <= MAX_ORIGINS && count > MAX_ORIGINS / 2, "{count}");
+        assert_eq!(bytes, count * rules().bytes());
+        assert!(cache.known(&origin(0), NOW).is_none());
+        let line = format!("Disallow: /{}\n", "x".repeat(500));
+        let large = format!("User-agent: *\n{}", line.repeat(500));
+        let large = Rules::read(large.as_bytes(), DEFAULT_AGENT, NOW);
+        for n in 0..1_000 {
+            cache.keep(&origin(n), large.clone());
+        }
+        assert!(kept(&cache).1 <= MAX_BYTES);
+    }
 }

@@ -8,6 +8,6 @@
 
 mod cache;
 
-pub use cache::{DEFAULT_AGENT, RobotsTxt, Rules, Unknown};
+pub use cache::{DEFAULT_AGENT, RobotsTxt, Rules, Turn, Unknown};
 pub use cache::{MAX_READ, MAX_REDIRECTS, location};
 pub use fetchwise_types::robots_use::RobotsUse;

@@ -4,11 +4,11 @@
 //!
 //! Invariants: the order of arrival does not change the result. A pause is never longer than its
 //! node meant, whatever that node's clock says, and never longer than a day. Memory is bounded per
-//! node and in total, and expired states go first.
+//! node and in total, and expired states go first. Eviction never brings an older state back.
 //!
 //! Must not know: files, brokers, or who uses the states.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::time::Duration;
 
 use fetchwise::attempt::Hint;
@@ -27,6 +27,8 @@ pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 pub(crate) const MAX_PER_NODE: usize = 10_000;
 /// The maximum number of links of all nodes together.
 const MAX_TOTAL: usize = 100_000;
+/// The first and the last possible id of a node.
+const ALL_NODES: [NodeId; 2] = [NodeId::from_bytes([0; 16]), NodeId::from_bytes([0xff; 16])];
 /// The maximum length of a domain and of an egress group in bytes. A longer row is ignored.
 const MAX_NAME: usize = 255;
 
@@ -225,7 +227,9 @@ impl RemoteLinks {
         }
     }
 
-    /// Drops the `count` rows that end first, among the nodes that `is_of` selects.
+    /// Drops the `count` rows that end first, among the nodes that `is_of` selects, and the older rows
+    /// of the same links: one that says that a link is fine ends at once, and without it an older
+    /// pause of another node would count again.
     fn evict(&mut self, count: usize, is_of: impl Fn(NodeId) -> bool) -> Vec<u64> {
         let mut all: Vec<(Timestamp, (u64, NodeId))> = self
             .rows
@@ -237,7 +241,21 @@ impl RemoteLinks {
             all.select_nth_unstable(count);
             all.truncate(count);
         }
-        self.drop_all(all.into_iter().map(|(_, key)| key).collect())
+        let mut keys: Vec<(u64, NodeId)> = all.into_iter().map(|(_, key)| key).collect();
+        let older: Vec<_> = keys.iter().flat_map(|key| self.older_rows(*key)).collect();
+        keys.extend(older);
+        self.drop_all(keys)
+    }
+
+    /// Returns the rows of the same link and egress group that count only without this one.
+    fn older_rows(&self, key: (u64, NodeId)) -> impl Iterator<Item = (u64, NodeId)> {
+        let of_link = self.of_link(key.0);
+        let newest = self.rows.get(&key);
+        of_link.filter_map(move |(other, row)| {
+            let newest = newest?;
+            let is_older = (row.at, other.1) < (newest.at, key.1);
+            (is_older && row.egress == newest.egress).then_some(*other)
+        })
     }
 
     fn drop_all(&mut self, keys: Vec<(u64, NodeId)>) -> Vec<u64> {
@@ -281,16 +299,20 @@ impl RemoteLinks {
     /// Returns the state of a link for an egress group; none if no node has reported it, or if it
     /// is fine.
     pub fn state(&self, link: u64, egress: &str) -> Option<LinkState> {
-        let all = self
-            .rows
-            .range((link, NodeId::from_bytes([0; 16]))..=(link, NodeId::from_bytes([0xff; 16])));
-        let last = all
+        let last = self
+            .of_link(link)
             .filter(|(_, row)| &*row.egress == egress)
             .max_by_key(|((_, by), row)| (row.at, *by))?;
         let state = last.1.state;
         let is_at_risk =
             state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some();
         is_at_risk.then_some(state)
+    }
+
+    /// Returns the rows of a link.
+    fn of_link(&self, link: u64) -> btree_map::Range<'_, (u64, NodeId), RemoteLink> {
+        let [first, last] = ALL_NODES;
+        self.rows.range((link, first)..=(link, last))
     }
 
     /// Returns all links with rows, each at least once.
@@ -474,6 +496,25 @@ mod tests {
                 )
                 .is_empty()
         );
+    }
+
+    /// The bug: the row that says that a link is fine ends at once, so it was evicted first, and an
+    /// older pause of another node counted again.
+    #[test]
+    fn an_evicted_row_brings_no_older_pause_back() {
+        let mut links = RemoteLinks::default();
+        links.apply(heard(1, 0), &fact(7, 0, Some(60)), "", None);
+        links.apply(heard(3, 0), &fact(7, 0, Some(60)), "eu", None);
+        links.apply(heard(2, 1), &fact(7, 1, None), "", None);
+        assert_eq!((pause(&links, 7), links.state(7, "eu").is_some()), (None, true));
+        let mut gone = Vec::new();
+        for link in 100..100 + MAX_PER_NODE as u64 {
+            gone.extend(links.apply(heard(2, 2), &fact(link, 2, Some(50)), "", None));
+        }
+        assert!(gone.contains(&7) && !links.rows.contains_key(&(7, node_id(2))), "it is evicted");
+        assert_eq!(pause(&links, 7), None);
+        assert!(links.state(7, "eu").is_some(), "another group has its own");
+        assert_eq!(links.of.values().sum::<usize>(), links.len());
     }
 
     #[test]

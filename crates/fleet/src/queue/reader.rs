@@ -7,7 +7,8 @@
 //! little later, before another node may take the sites. A site is given back once the broker has
 //! removed what is acknowledged; otherwise those links come again marked. At most `max_links` links
 //! are given out. Nothing waits for a message that no node reads. A cell that names this process
-//! without need is freed: the process lives on, so no other node would ever take that site.
+//! without need is freed: the process lives on, so no other node would ever take that site. A crawl
+//! that has no link left does not wait without end for requests that fail: it gets the error.
 //!
 //! Must not know: what a link is.
 
@@ -61,6 +62,11 @@ const MIN_SITE_LINKS: usize = 4;
 const STOP_TIME: Duration = Duration::from_secs(5);
 /// The time for the broker to remove what is acknowledged, before the site is given back anyway.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
+/// The time for which a crawl without a link waits while requests about sites fail although its
+/// lease is confirmed. Brokers elect their leaders within a fraction of it.
+const STALL_TIME: Duration = Duration::from_secs(5 * 60);
+/// The same if trying again does not help, as far as the error says.
+const REFUSED_TIME: Duration = Duration::from_secs(10);
 /// The number of tries to acknowledge a link of a site that this node no longer holds.
 const LATE_TRIES: u32 = 20;
 
@@ -106,7 +112,8 @@ pub enum QueueEvent {
         /// no site.
         unreadable: u64,
     },
-    /// The queue cannot be read, and trying again does not help.
+    /// The queue cannot be read: trying again does not help, or has not helped for some minutes while
+    /// there was nothing else to do.
     Failed(TransportError),
 }
 
@@ -161,6 +168,7 @@ impl QueueReader {
             is_idle: false,
             listed: None,
             shard: node_id.as_bytes()[0] % QUEUE_SHARDS,
+            stalled: None,
         };
         Self { events, commands, left, task: tokio::spawn(reader.run(from)) }
     }
@@ -243,6 +251,24 @@ enum ReleasedSite {
     Unsettled,
 }
 
+/// The failure of some requests: one for which trying again does not help, or the first one.
+#[derive(Debug, Default)]
+struct FirstFailure(Option<TransportError>);
+
+impl FirstFailure {
+    fn add(&mut self, result: Result<(), TransportError>) {
+        if let Err(error) = result
+            && self.0.as_ref().is_none_or(|known| error.is_lasting() && !known.is_lasting())
+        {
+            self.0 = Some(error);
+        }
+    }
+
+    fn into_result(self) -> Result<(), TransportError> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
 struct Reader {
     /// The number of links of the queue without a result, of all nodes.
     left: Arc<AtomicU64>,
@@ -268,6 +294,8 @@ struct Reader {
     listed: Option<Instant>,
     /// The next shard to look for sites.
     shard: u8,
+    /// The time since which requests have failed while the crawl has no link.
+    stalled: Option<Instant>,
 }
 
 impl Reader {
@@ -289,12 +317,7 @@ impl Reader {
                     let Some((work_until, holder)) = self.check_lease() else { continue };
                     // A step that takes longer is cut off: the crawl has to be told in time.
                     let step = timeout_at(work_until, self.step(&holder)).await;
-                    // A broker that is away comes back.
-                    if let Ok(Err(error @ (TransportError::Missing(_)
-                        | TransportError::NoQueue(_)
-                        | TransportError::Refused(_)
-                        | TransportError::Invalid(_)))) = step
-                    {
+                    if let Ok(Err(error)) = step {
                         drop(self.events.send(QueueEvent::Failed(error)));
                         return;
                     }
@@ -338,7 +361,7 @@ impl Reader {
                     self.unreturned.insert(Arc::clone(&site), now);
                     drop(self.events.send(QueueEvent::Revoked(site)));
                 }
-                (self.looked, self.listed) = (None, None);
+                (self.looked, self.listed, self.stalled) = (None, None, None);
             }
         }
         None
@@ -352,34 +375,82 @@ impl Reader {
         }
     }
 
+    /// Does all that is due.
+    ///
+    /// # Errors
+    /// What keeps the crawl from going on.
     async fn step(&mut self, holder: &str) -> Result<(), TransportError> {
         let transport = Arc::clone(&self.transport);
         let queues = transport.work_queues().ok_or_else(no_queues)?;
-        self.acknowledge(queues).await;
-        self.release_sites(queues, holder).await;
+        // A site whose requests fail does not keep this node from others.
+        let mut failed = FirstFailure::default();
+        failed.add(self.acknowledge(queues).await);
+        failed.add(self.release_sites(queues, holder).await.1.into_result());
         let pulled = self.pull(queues).await;
-        // A site that cannot be pulled from does not keep this node from others.
-        if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
-            self.look(queues, holder).await?;
+        if pulled.as_ref().is_err_and(TransportError::is_lasting) {
+            return pulled;
+        }
+        failed.add(pulled);
+        let looks = self.looked.is_none_or(|at| at.elapsed() >= LOOK);
+        if looks {
+            match self.look(queues, holder).await {
+                Err(error) if error.is_lasting() => return Err(error),
+                looked => failed.add(looked.and_then(FirstFailure::into_result)),
+            }
             self.write_paces(holder).await;
             self.looked = Some(Instant::now());
         }
-        pulled
+        self.check_progress(failed, looks)
+    }
+
+    /// Returns the failure of requests about sites that ends the reading, if there is one. `is_whole`
+    /// is whether a step without a failure has tried everything.
+    fn check_progress(
+        &mut self,
+        FirstFailure(failed): FirstFailure,
+        is_whole: bool,
+    ) -> Result<(), TransportError> {
+        let given: usize = self.held.values().map(|held| held.given.len()).sum();
+        let is_given = |link: &&Unacknowledged| {
+            let held = self.held.get(&link.site).filter(|held| held.holding == link.holding);
+            held.is_some_and(|held| held.given.contains(&link.message.seq))
+        };
+        let has_links = given > self.unacknowledged.iter().filter(is_given).count();
+        match failed {
+            // The crawl goes on.
+            _ if has_links => self.stalled = None,
+            Some(error) => {
+                let since = *self.stalled.get_or_insert_with(Instant::now);
+                let limit = if error.is_lasting() { REFUSED_TIME } else { STALL_TIME };
+                if since.elapsed() >= limit {
+                    return Err(error);
+                }
+            }
+            None if is_whole => self.stalled = None,
+            None => {}
+        }
+        Ok(())
     }
 
     /// Acknowledges the links whose results are written.
-    async fn acknowledge(&mut self, queues: &dyn WorkQueues) {
+    ///
+    /// # Errors
+    /// Those of links that are tried again.
+    async fn acknowledge(&mut self, queues: &dyn WorkQueues) -> Result<(), TransportError> {
         let queue = self.options.queue.clone();
         let queue = queue.as_str();
         let ask = |link: Unacknowledged| {
             async move {
-                let is_done = queues.acknowledge(queue, &link.message).await.is_ok();
-                (link, is_done)
+                let acknowledged = queues.acknowledge(queue, &link.message).await;
+                (link, acknowledged)
             }
             .boxed()
         };
         let asked = self.unacknowledged.iter().cloned().map(ask).collect();
-        for (link, is_done) in all(asked).await {
+        let mut failed = FirstFailure::default();
+        for (link, acknowledged) in all(asked).await {
+            let is_done = acknowledged.is_ok();
+            failed.add(acknowledged);
             let is_same = |other: &Unacknowledged| {
                 other.holding == link.holding && other.message == link.message
             };
@@ -400,11 +471,17 @@ impl Reader {
                 _ => self.unacknowledged[place].tries += 1,
             }
         }
+        failed.into_result()
     }
 
     /// Gives back the sites without links. Returns whether some are left to a later step, because
-    /// the broker has not yet removed what is acknowledged: another node could get it again.
-    async fn release_sites(&mut self, queues: &dyn WorkQueues, holder: &str) -> bool {
+    /// the broker has not yet removed what is acknowledged: another node could get it again. Returns
+    /// the failure of others, too, which are given back later.
+    async fn release_sites(
+        &mut self,
+        queues: &dyn WorkQueues,
+        holder: &str,
+    ) -> (bool, FirstFailure) {
         let now = Instant::now();
         let mut done = Vec::new();
         for (site, held) in self.held.iter_mut().filter(|(_, held)| held.is_done()).take(MAX_TAKEN)
@@ -417,14 +494,15 @@ impl Reader {
             giving.push(self.release_site(queues, site, holder).boxed());
         }
         let given: Vec<_> = all(giving).await;
-        let mut is_waiting = false;
-        for released in given.into_iter().flatten() {
+        let (mut is_waiting, mut failed) = (false, FirstFailure::default());
+        for released in given {
             match released {
-                ReleasedSite::Free(site) => drop(self.held.remove(&site)),
-                ReleasedSite::Unsettled => is_waiting = true,
+                Ok(ReleasedSite::Free(site)) => drop(self.held.remove(&site)),
+                Ok(ReleasedSite::Unsettled) => is_waiting = true,
+                Err(error) => failed.add(Err(error)),
             }
         }
-        is_waiting
+        (is_waiting, failed)
     }
 
     /// Gives a site back, unless the broker still has links of it that are acknowledged. If it
@@ -537,7 +615,7 @@ impl Reader {
             };
             pulling.push(links.boxed());
         }
-        let mut ended = Ok(());
+        let mut failed = FirstFailure::default();
         for (site, links) in all(pulling).await {
             let Some(held) = self.held.get_mut(&site) else { continue };
             match links {
@@ -560,14 +638,19 @@ impl Reader {
                         drop(self.events.send(QueueEvent::Links(site, links)));
                     }
                 }
-                Err(error) => ended = Err(error),
+                Err(error) => failed.add(Err(error)),
             }
         }
-        ended
+        failed.into_result()
     }
 
-    /// Lists the nodes, gives up the sites that belong to another one, and takes free ones.
-    async fn look(&mut self, queues: &dyn WorkQueues, holder: &str) -> Result<(), TransportError> {
+    /// Lists the nodes, gives up the sites that belong to another one, and takes free ones. Returns
+    /// the failure of sites that cannot be taken now.
+    async fn look(
+        &mut self,
+        queues: &dyn WorkQueues,
+        holder: &str,
+    ) -> Result<FirstFailure, TransportError> {
         if self.listed.is_none_or(|at| at.elapsed() >= LIST) {
             let away = || TransportError::Away("the broker does not report its time".to_owned());
             // The time first, so that no heartbeat looks older than it is.
@@ -593,17 +676,27 @@ impl Reader {
         self.left.store(content.links, Ordering::Relaxed);
         if content.links == 0 {
             self.drained(0);
-            return Ok(());
+            return Ok(FirstFailure::default());
         }
         let room = self.options.max_sites.saturating_sub(self.held.len()).min(MAX_TAKEN);
         if room == 0 {
-            return Ok(());
+            return Ok(FirstFailure::default());
         }
         // Messages that no node reads are on subjects of any kind, and in no shard: an idle node
         // looks for them everywhere.
         let lists_all = content.sites <= MAX_LISTED || self.is_idle;
         let free = self.free_sites(queues, room, lists_all, is_own).await?;
         self.is_idle = free.is_empty() && self.held.is_empty();
+        Ok(self.take_sites(queues, free, holder).await)
+    }
+
+    /// Takes sites. Returns the failure of those that cannot be taken now, which are tried again.
+    async fn take_sites(
+        &mut self,
+        queues: &dyn WorkQueues,
+        free: Vec<String>,
+        holder: &str,
+    ) -> FirstFailure {
         let now = Instant::now();
         let mut taking = Vec::new();
         for site in free {
@@ -621,6 +714,7 @@ impl Reader {
             })
             .collect())
         .await;
+        let mut failed = FirstFailure::default();
         for (site, taken) in taken {
             match taken {
                 Ok(TakenSite::Held(held)) => {
@@ -628,11 +722,13 @@ impl Reader {
                     self.held.insert(site, *held);
                 }
                 Ok(TakenSite::OfAnother) => drop(self.unreturned.remove(&site)),
-                // A site whose cell cannot be written now is tried again.
-                Ok(TakenSite::Contested) | Err(_) => {}
+                Ok(TakenSite::Contested) => failed.add(Err(TransportError::Away(format!(
+                    "the lease of {site} changes while this node takes it"
+                )))),
+                Err(error) => failed.add(Err(error)),
             }
         }
-        Ok(())
+        failed
     }
 
     /// Returns sites of the queue that belong to this node, about `room` of them. `lists_all` is
@@ -784,7 +880,8 @@ impl Reader {
         let Some(queues) = transport.work_queues() else { return };
         let acknowledging = async {
             loop {
-                self.acknowledge(queues).await;
+                // What is not acknowledged comes again.
+                let _ = self.acknowledge(queues).await;
                 if self.unacknowledged.is_empty() {
                     return;
                 }
@@ -806,7 +903,7 @@ impl Reader {
         let giving = async {
             while !self.held.is_empty() {
                 let before = self.held.len();
-                let is_waiting = self.release_sites(queues, &holder).await;
+                let (is_waiting, _) = self.release_sites(queues, &holder).await;
                 match self.held.len() == before {
                     true if is_waiting => tokio::time::sleep(STEP).await,
                     true => return,

@@ -583,6 +583,16 @@ pub enum TransportError {
     Invalid(String),
 }
 
+impl TransportError {
+    /// Returns whether trying again does not help: somebody has to change something first.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Away(_) => false,
+            Self::Missing(_) | Self::NoQueue(_) | Self::Refused(_) | Self::Invalid(_) => true,
+        }
+    }
+}
+
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.incarnation, self.seq)

@@ -13,7 +13,7 @@ use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::queue::{
     QueueEvent, QueueLink, QueueNode, QueueOptions, QueueReader, inspect,
 };
-use fetchwise_fleet::transport::in_process::InProcessBroker;
+use fetchwise_fleet::transport::in_process::{InProcessBroker, SiteCall};
 use fetchwise_fleet::transport::{Table, Transport, TransportError};
 use fetchwise_fleet::{NodeId, Options};
 use fetchwise_testsite::poll::until;
@@ -461,6 +461,83 @@ async fn nobody_waits_for_messages_that_no_node_reads() {
     assert!(matches!(event, QueueEvent::Drained { unreadable: 2 }), "{event:?}");
     let left = node.transport.work_queues().unwrap().content(QUEUE).await.unwrap();
     assert_eq!(left.links, 2, "they stay for the program that put them there");
+}
+
+/// Every call about a site, and whether the site has a link at the crawl before it.
+const SITE_CALLS: [(SiteCall, bool); 5] = [
+    (SiteCall::WriteLease, false),
+    (SiteCall::Open, false),
+    (SiteCall::Pull, false),
+    (SiteCall::Acknowledge, true),
+    (SiteCall::Close, true),
+];
+
+/// Returns how the reading of a queue with one link ends if a call about its site fails, and how
+/// long that takes once the crawl has done its part.
+async fn ends_if_failing(
+    call: SiteCall,
+    has_link: bool,
+    error: TransportError,
+) -> (QueueEvent, Duration) {
+    let broker = InProcessBroker::new(tokio_clock(), 10);
+    enqueue(&broker, "a.example", "1").await;
+    let mut begun = Instant::now();
+    if !has_link {
+        broker.fail(call, Some(error.clone()));
+    }
+    let mut node = ManualNode::start(&broker);
+    if has_link {
+        let (site, links) = node.links("a.example").await;
+        broker.fail(call, Some(error));
+        node.reader.written(&site, &links[0]);
+        begun = Instant::now();
+    }
+    let event = tokio::time::timeout(LONG * 100, node.reader.next()).await.unwrap().unwrap();
+    (event, begun.elapsed())
+}
+
+/// The bug: a call about a site that the broker refused was tried again for ever, and the crawl
+/// neither went on nor learned why.
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_about_a_site_ends_the_crawl_with_the_reason() {
+    for (call, has_link) in SITE_CALLS {
+        let refused = TransportError::Refused("no permission".to_owned());
+        let (event, _) = ends_if_failing(call, has_link, refused).await;
+        assert!(
+            matches!(event, QueueEvent::Failed(TransportError::Refused(_))),
+            "{call:?}: {event:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crawl_without_links_does_not_wait_for_ever_for_a_call_that_fails() {
+    for (call, has_link) in SITE_CALLS {
+        let away = TransportError::Away("no leader".to_owned());
+        let (event, time) = ends_if_failing(call, has_link, away).await;
+        assert!(
+            matches!(&event, QueueEvent::Failed(TransportError::Away(why)) if why == "no leader"),
+            "{call:?}: {event:?}"
+        );
+        assert!(time >= Duration::from_secs(300), "{call:?}: brokers elect leaders: {time:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_site_that_cannot_be_taken_does_not_end_the_crawl_of_others() {
+    let broker = InProcessBroker::new(tokio_clock(), 11);
+    enqueue(&broker, "a.example", "1").await;
+    let mut node = ManualNode::start(&broker);
+    let (site, links) = node.links("a.example").await;
+    broker.fail(SiteCall::Open, Some(TransportError::Away("no leader".to_owned())));
+    enqueue(&broker, "b.example", "2").await;
+    tokio::time::sleep(Duration::from_secs(1_000)).await;
+    node.reader.written(&site, &links[0]);
+    broker.fail(SiteCall::Open, None);
+    let (site, links) = node.links("b.example").await;
+    node.reader.written(&site, &links[0]);
+    let event = node.event().await;
+    assert!(matches!(event, QueueEvent::Drained { unreadable: 0 }), "{event:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,12 @@
 //! Pauses and trials over the in-process broker, with late and lost responses.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::NOW;
 use crate::common::visits::{Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, visit};
 use fetchwise::Selector;
+use fetchwise::ended_pauses::{EndedPause, PauseListener};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise::visit::{Fetch, VisitOutcome};
 use fetchwise_fleet::NodeId;
@@ -52,6 +53,42 @@ async fn a_node_whose_clock_was_put_right_shares_pauses_of_the_right_length() {
         });
         assert_eq!(rests.collect::<Vec<_>>(), [Some(PAUSE); 2], "{host}");
     }
+}
+
+#[derive(Debug, Default)]
+struct EndedHosts(Mutex<Vec<String>>);
+
+impl PauseListener for EndedHosts {
+    fn pause_ended(&self, ended: EndedPause<'_>) {
+        if let EndedPause::Host(domain) = ended {
+            self.0.lock().unwrap().push(domain.to_owned());
+        }
+    }
+}
+
+/// The bug: nothing told a crawl that another node had ended a pause, so its links waited until the
+/// old end.
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_one_node_ends_is_told_to_the_listeners_of_all() {
+    let (_, clock, nodes) = fleet_of(2);
+    let heard = [(); 2].map(|()| Arc::new(EndedHosts::default()));
+    let listeners = heard.each_ref().map(|heard| Arc::clone(heard) as Arc<dyn PauseListener>);
+    for ((_, node), listener) in nodes.iter().zip(&listeners) {
+        node.selector.add_pause_listener(listener);
+    }
+    paused_by(&nodes, 0, "e.org").await;
+    assert!(nodes[0].1.selector.unpause_host("e.org", clock.now()).is_some());
+    let all = || heard.iter().map(|heard| heard.0.lock().unwrap().clone()).collect::<Vec<_>>();
+    until("both have heard it", || all() == [["e.org"], ["e.org"]]).await;
+    drop(listeners);
+    paused_by(&nodes, 1, "f.org").await;
+    let [first, _] = heard;
+    assert!(nodes[1].1.selector.unpause_host("f.org", clock.now()).is_some());
+    until("it is over at all", || {
+        nodes.iter().all(|(_, node)| node.selector.host_pause("f.org").is_none())
+    })
+    .await;
+    assert_eq!(Arc::strong_count(&first), 1, "nobody keeps a listener");
 }
 
 /// Returns the numbers of trials that were won, and of those that were made without the broker.

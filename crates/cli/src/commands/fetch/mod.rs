@@ -144,7 +144,7 @@ impl Run<'_> {
     /// Opens a crawler and what goes with it, crawls, and closes all of it.
     async fn crawl(
         &self,
-        mut crawl: Crawl,
+        crawl: Crawl,
         store: Option<Arc<dyn Store>>,
         out: &mut Output,
     ) -> Result<Exit, Failure> {

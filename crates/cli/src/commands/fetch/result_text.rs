@@ -19,7 +19,7 @@ pub(super) fn text(place: InputPosition, url: &str, report: &Report, now: Timest
             format!("queue {seq}, redelivered, ")
         }
         InputPosition::Queue { seq, .. } => format!("queue {seq}, "),
-        InputPosition::Position(_) => String::new(),
+        InputPosition::Position(_) | InputPosition::Added(_) => String::new(),
     };
     // Without a fetcher no request was made.
     let how = match &report.fetcher {

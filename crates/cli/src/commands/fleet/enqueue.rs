@@ -220,5 +220,8 @@ mod tests {
         assert_eq!(id("http://e.org/"), id(r#" {"url": "http://e.org/"}"#));
         assert_ne!(id("http://e.org/"), id(r#"{"url": "http://e.org/", "id": "7"}"#));
         assert_ne!(id("http://e.org/"), id("http://e.org/a"));
+        // The rule of lists: a fragment reaches no server.
+        assert_eq!(id("http://e.org/a"), id("http://e.org/a#top"));
+        assert_ne!(id("http://e.org/a?b"), id("http://e.org/a#?b"));
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use crate::model::node_id::NodeId;
 use crate::transport::in_process::global_evidence::GlobalSnapshots;
 use crate::transport::in_process::work_queue::WorkQueue;
-use crate::transport::{Cell, Change, RetransmitRequest, StreamBounds, Table};
+use crate::transport::{Cell, Change, RetransmitRequest, StreamBounds, Table, TransportError};
 
 /// The faults of the broker. Probabilities are from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +53,21 @@ impl Default for Faults {
             lose_signal: 0.0,
         }
     }
+}
+
+/// A call about a site of a work queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SiteCall {
+    /// Writing the cell with its lease.
+    WriteLease,
+    /// Starting its delivery over.
+    Open,
+    /// Delivering links.
+    Pull,
+    /// Acknowledging a link.
+    Acknowledge,
+    /// Ending its delivery.
+    Close,
 }
 
 #[derive(Clone, Debug)]
@@ -90,6 +105,8 @@ pub(super) struct State {
     pub(super) queues: BTreeMap<String, WorkQueue>,
     /// Whether acknowledged links stay in their queues.
     pub(super) holds_removals: bool,
+    /// The errors of calls that fail.
+    pub(super) failing: HashMap<SiteCall, TransportError>,
 }
 
 /// The broker. Nodes use it through [`InProcessBroker::node`].
@@ -173,6 +190,15 @@ impl InProcessBroker {
         }
     }
 
+    /// Lets a call fail from now on, without being carried out, or succeed again.
+    pub fn fail(&self, call: SiteCall, error: Option<TransportError>) {
+        let mut state = self.state();
+        match error {
+            Some(error) => drop(state.failing.insert(call, error)),
+            None => drop(state.failing.remove(&call)),
+        }
+    }
+
     /// Returns the number of links that are acknowledged and not removed.
     pub fn held_removals(&self) -> usize {
         self.state().queues.values().map(|queue| queue.acknowledged.len()).sum()
@@ -227,6 +253,11 @@ impl State {
 
     pub(super) fn happens(&mut self, chance: f64) -> bool {
         chance > 0.0 && (self.draw() >> 11) as f64 / (1u64 << 53) as f64 <= chance
+    }
+
+    /// Returns the error of a call that fails.
+    pub(super) fn check(&self, call: SiteCall) -> Result<(), TransportError> {
+        self.failing.get(&call).cloned().map_or(Ok(()), Err)
     }
 
     pub(super) fn faults(&self) -> Faults {

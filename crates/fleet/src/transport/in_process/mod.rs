@@ -6,5 +6,5 @@ mod node;
 mod work_queue;
 mod work_queue_calls;
 
-pub use broker::{Faults, InProcessBroker};
+pub use broker::{Faults, InProcessBroker, SiteCall};
 pub use node::InProcessNode;

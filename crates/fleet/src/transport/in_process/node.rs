@@ -20,7 +20,7 @@ use crate::transport::{
     StreamBounds, SwapOutcome, Table, Transport, TransportError, WorkQueues,
 };
 
-use super::broker::{InProcessBroker, Signal, State, Stored};
+use super::broker::{InProcessBroker, Signal, SiteCall, State, Stored};
 
 /// The polling interval of a waiting reader. Messages come due by a clock that wakes no one.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -98,6 +98,9 @@ impl InProcessNode {
         any: bool,
     ) -> Result<SwapOutcome, TransportError> {
         let mut state = self.reach()?;
+        if table == Table::Sites {
+            state.check(SiteCall::WriteLease)?;
+        }
         let held = state.cell(table, key);
         if !any && held.as_ref().map(|cell| cell.revision) != seen {
             return Ok(SwapOutcome::Lost(held));

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::node::InProcessNode;
+use crate::transport::in_process::broker::SiteCall;
 use crate::transport::in_process::work_queue::WorkQueue;
 use crate::transport::{
     MAX_QUEUED_LINK, QueueContent, QueueSites, QueueStatistics, QueuedMessage, TransportError,
@@ -114,6 +115,7 @@ impl WorkQueues for InProcessNode {
         site: &'a str,
     ) -> BoxFuture<'a, Result<(), TransportError>> {
         async move {
+            self.reach()?.check(SiteCall::Open)?;
             self.with_queue(queue, |queue| {
                 queue.open.insert(site.to_owned(), 0);
                 Ok(())
@@ -129,6 +131,7 @@ impl WorkQueues for InProcessNode {
         max: usize,
     ) -> BoxFuture<'a, Result<Vec<QueuedMessage>, TransportError>> {
         async move {
+            self.reach()?.check(SiteCall::Pull)?;
             self.with_queue(queue, |queue| {
                 let Some(delivered) = queue.open.get_mut(site) else {
                     return Err(TransportError::NoQueue(site.to_owned()));
@@ -156,6 +159,7 @@ impl WorkQueues for InProcessNode {
     ) -> BoxFuture<'a, Result<(), TransportError>> {
         async move {
             let is_late = self.reach()?.holds_removals;
+            self.reach()?.check(SiteCall::Acknowledge)?;
             self.with_queue(queue, |queue| {
                 queue.acknowledged.insert(message.seq);
                 if !is_late {
@@ -181,6 +185,7 @@ impl WorkQueues for InProcessNode {
         site: &'a str,
     ) -> BoxFuture<'a, Result<(), TransportError>> {
         async move {
+            self.reach()?.check(SiteCall::Close)?;
             self.with_queue(queue, |queue| {
                 queue.open.remove(site);
                 Ok(())
