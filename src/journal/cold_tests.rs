@@ -1,7 +1,9 @@
 //! Tests of a bounded selector that keeps what it evicts.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,9 +14,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::cold_entry::{decode_entry, encode_entry};
 use super::cold_tier::keep_evicted;
-use super::entry_groups::encode_group;
+use super::entry_groups::{EncodedGroup, encode_group};
 use super::fetcher_numbers::FetcherNumbers;
-use super::maintenance::{CompactOptions, compact, snapshot};
+use super::maintenance::verify::verify_within;
+use super::maintenance::{CompactOptions, RefoldReport, compact, snapshot};
 use super::{Journal, JournalOptions, load};
 use crate::evidence::cold_tier::ColdTier;
 use crate::evidence::{Entry, EvidenceSnapshot};
@@ -55,11 +58,10 @@ impl ColdTier for MemoryTier {
         Ok(copies.get(&key).map(|bytes| decode_entry(bytes, &FetcherNumbers::default()).unwrap()))
     }
 
-    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry)) -> io::Result<()> {
+    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry) -> ControlFlow<()>) -> io::Result<()> {
         let copies = self.copies.lock().unwrap().clone();
-        copies.iter().for_each(|(key, bytes)| {
-            f(*key, decode_entry(bytes, &FetcherNumbers::default()).unwrap())
-        });
+        let decode = |bytes| decode_entry(bytes, &FetcherNumbers::default()).unwrap();
+        let _ = copies.iter().try_for_each(|(key, bytes)| f(*key, decode(bytes)));
         Ok(())
     }
 
@@ -115,6 +117,22 @@ pub(super) fn image(selector: &Selector, as_of: Timestamp) -> EvidenceSnapshot {
     selector.learned().evidence.image(&selector.learned().registry, as_of, &[])
 }
 
+/// Returns an image without the entries of the map, and these in groups as a snapshot has them.
+pub(super) fn groups(selector: &Selector, as_of: Timestamp) -> (EvidenceSnapshot, Vec<Vec<u8>>) {
+    let (learned, mut groups) = (selector.learned(), Vec::new());
+    let mut sink = |group: EncodedGroup| {
+        groups.push(group.bytes);
+        Ok::<(), Infallible>(())
+    };
+    let Ok(image) = learned.evidence.image_in_groups(
+        &learned.registry,
+        (as_of, &[]),
+        2,
+        (encode_group, &mut sink),
+    );
+    (image, groups)
+}
+
 #[test]
 fn decisions_and_snapshots_are_those_of_an_unbounded_selector() {
     let sites = 1000;
@@ -135,12 +153,7 @@ fn decisions_and_snapshots_are_those_of_an_unbounded_selector() {
     assert!(few.evicted_keys() > 4 * sites as u64, "{}", few.evicted_keys());
     assert_eq!(few.learned().evidence.keys_seen(), all.key_count() as u64);
     assert_eq!(image(&few, now), image(&all, now));
-    let groups = |selector: &Selector| {
-        let learned = selector.learned();
-        let encode = |rows: &EvidenceSnapshot| encode_group(rows).bytes;
-        learned.evidence.image_in_groups(&learned.registry, now, &[], 2, encode)
-    };
-    assert_eq!(groups(&few), groups(&all));
+    assert_eq!(groups(&few, now), groups(&all, now));
     for site in 0..sites {
         for page in 0..4 {
             let (url, context) = (url(site, page), SelectContext::first_attempt(now));
@@ -334,4 +347,59 @@ fn a_decision_alone_brings_nothing_back() {
     };
     assert!((0..100).filter(|site| weights(*site).total > 0.0).count() > 50);
     assert!(few.learned().evidence.cold_counts().brought_back > before.brought_back);
+}
+
+/// A verification held both snapshots and the evidence of all records in memory. In a folder, it
+/// finds the same.
+#[test]
+fn a_verification_with_most_keys_on_disk_finds_what_one_in_memory_finds() {
+    let (dir, sites) = (tempfile::tempdir().unwrap(), 6000);
+    let dir = dir.path();
+    let write = |numbers: std::ops::Range<usize>| {
+        let (journal, _) = Journal::open(dir, JournalOptions::default()).unwrap();
+        // The threads of a fold take turns at what sites have in common.
+        numbers
+            .map(|number| attempt(number, sites))
+            .filter(|made| !made.url.contains("github.io"))
+            .for_each(|made| journal.append_attempt(&made).map(drop).unwrap());
+        journal.close().unwrap();
+    };
+    let now = NOW.saturating_add(Duration::from_secs(20 * 12_000));
+    let verified = || {
+        let verify = |max_keys| verify_within(dir, max_keys, &mut |_, _| {}).unwrap();
+        let (few, all) = (verify(50), verify(usize::MAX));
+        assert_eq!(few, all);
+        let left = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name());
+        assert!(!left.into_iter().any(|name| name.to_string_lossy().starts_with("cold-verify")));
+        few.refold
+    };
+    write(0..9000);
+    let taken = snapshot(dir, &unbounded(), now, &mut |_, _| {}).unwrap();
+    assert!(taken.entries > 4096, "more than a group: {taken:?}");
+    assert_eq!(verified(), RefoldReport::Same { records: taken.records });
+    write(9000..12_000);
+    let taken = snapshot(dir, &unbounded(), now, &mut |_, _| {}).unwrap();
+    assert_eq!(verified(), RefoldReport::Same { records: taken.records });
+    // A snapshot without the last group of domains, and one with a changed day.
+    let found = fetchwise_log::load_snapshot(dir).unwrap().snapshot.unwrap();
+    let sections: Vec<_> =
+        found.sections().iter().map(|of| (of.kind, found.read(of).unwrap())).collect();
+    let is_of_domains = |(kind, bytes): &(u32, Vec<u8>)| *kind == 3 && bytes[0] == 4;
+    let last = sections.iter().rposition(is_of_domains).unwrap();
+    let mut without = sections.clone();
+    without.remove(last);
+    let mut changed = sections;
+    let first = changed.iter().position(is_of_domains).unwrap();
+    let at = changed[first].1.len() - 3;
+    changed[first].1[at] += 1;
+    for sections in [without, changed] {
+        let maintenance = fetchwise_log::Maintenance::lock(dir).unwrap();
+        maintenance.write_snapshot(found.meta(), &super::snapshot::sections(&sections)).unwrap();
+        drop(maintenance);
+        let refold = verified();
+        assert!(
+            matches!(&refold, RefoldReport::Differs { what } if what.contains("days")),
+            "{refold:?}"
+        );
+    }
 }

@@ -9,6 +9,7 @@
 
 use std::any::Any;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -33,6 +34,9 @@ const FOLDER: &str = "cold";
 const CHECKPOINT_FOLDER: &str = "cold-checkpoint";
 /// Folder of maintenance, while it works.
 const MAINTENANCE_FOLDER: &str = "cold-maintenance";
+/// Folders of checks, which run without a lock: with a number behind it, the first that is free.
+const CHECK_FOLDER: &str = "cold-verify";
+const MAX_CHECKS: u32 = 16;
 /// Bytes of a buffer for each entry that is written before the thread looks for buffers to write
 /// and files to merge: fewer than fill a buffer.
 const BUFFER_BYTES_PER_STEP: usize = 256;
@@ -76,6 +80,25 @@ impl MaintenanceFolder {
         keep_in(&folder.0, learned)?;
         Ok(folder)
     }
+
+    /// Keeps what `learned` evicts in a folder of the data directory `dir` that no other process
+    /// uses. No lock is held.
+    pub(super) fn for_check(dir: &Path, learned: &Learned) -> Result<Self, JournalError> {
+        let options = options(learned.max_keys().unwrap_or(usize::MAX));
+        let mut number = 0;
+        loop {
+            let folder = dir.join(format!("{CHECK_FOLDER}-{number}"));
+            match ColdStore::open(&folder, options.clone()) {
+                Err(ColdError::Locked { .. }) if number < MAX_CHECKS => number += 1,
+                opened => {
+                    let store = opened.map_err(unusable)?;
+                    let folder = Self(folder);
+                    keep_in_scratch(store, &options, learned)?;
+                    return Ok(folder);
+                }
+            }
+        }
+    }
 }
 
 impl Drop for MaintenanceFolder {
@@ -86,13 +109,22 @@ impl Drop for MaintenanceFolder {
 }
 
 fn keep_in(dir: &Path, learned: &Learned) -> Result<(), JournalError> {
-    let Some(max_keys) = learned.max_keys() else { return Ok(()) };
+    let Some(max_keys) = learned.max_keys() else {
+        return Ok(());
+    };
     let options = options(max_keys);
-    let store = open(dir, &options).map_err(unusable)?;
+    keep_in_scratch(open(dir, &options).map_err(unusable)?, &options, learned)
+}
+
+/// Keeps what `learned` evicts in a store that is emptied first.
+fn keep_in_scratch(
+    store: ColdStore,
+    options: &ColdOptions,
+    learned: &Learned,
+) -> Result<(), JournalError> {
     store.clear();
-    learned
-        .evidence
-        .keep_evicted_in(Box::new(StoreTier::start(store, &options, true).map_err(unusable)?));
+    let tier = StoreTier::start(store, options, true).map_err(unusable)?;
+    learned.evidence.keep_evicted_in(Box::new(tier));
     Ok(())
 }
 
@@ -169,8 +201,9 @@ impl StoreTier {
         let entries_per_step = (options.buffer_bytes / BUFFER_BYTES_PER_STEP) as u64;
         let (store, (wake, woken)) = (Arc::new(store), sync_channel(1));
         let merged = Arc::clone(&store);
-        let thread =
-            Builder::new().name("fetchwise-cold".to_owned()).spawn(move || merge(&merged, &woken));
+        let thread = Builder::new()
+            .name("fetchwise-cold".to_owned())
+            .spawn(move || merge(&merged, &woken));
         let thread = thread.map_err(|source| ColdError::Io {
             action: "start a thread for",
             path: PathBuf::from(FOLDER),
@@ -260,11 +293,19 @@ impl ColdTier for StoreTier {
     fn put(&self, key: u64, entry: &Entry) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(128);
         if !encode_entry(entry, self.fetchers(), &mut bytes) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a weight is not finite"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a weight is not finite",
+            ));
         }
-        self.store.put(key, &bytes).map_err(|error| self.failed("write", error))?;
+        self.store
+            .put(key, &bytes)
+            .map_err(|error| self.failed("write", error))?;
         // Relaxed: a count that nothing else depends on.
-        if self.written.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.entries_per_step)
+        if self
+            .written
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(self.entries_per_step)
             && let Some(wake) = &self.wake
         {
             // Fails if it is woken already.
@@ -275,17 +316,25 @@ impl ColdTier for StoreTier {
 
     fn get(&self, key: u64) -> io::Result<Option<Entry>> {
         let decode = |bytes: &[u8]| decode_entry(bytes, self.fetchers());
-        let found = self.store.get(key, decode).map_err(|error| self.failed("read", error))?;
+        let found = self
+            .store
+            .get(key, decode)
+            .map_err(|error| self.failed("read", error))?;
         found.map(|entry| entry.ok_or_else(no_entry)).transpose()
     }
 
-    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry)) -> io::Result<()> {
-        self.store
-            .for_each_sorted(0..=u64::MAX, |key, bytes| {
-                f(key, decode_entry(bytes, self.fetchers()).ok_or_else(|| Failed(no_entry()))?);
-                Ok(())
-            })
-            .map_err(|Failed(error)| error)
+    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry) -> ControlFlow<()>) -> io::Result<()> {
+        let read = self.store.for_each_sorted(0..=u64::MAX, |key, bytes| {
+            let entry = decode_entry(bytes, self.fetchers());
+            match f(key, entry.ok_or_else(|| ReadEnd::Failed(no_entry()))?) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(ReadEnd::Stopped),
+            }
+        });
+        match read {
+            Ok(()) | Err(ReadEnd::Stopped) => Ok(()),
+            Err(ReadEnd::Failed(error)) => Err(error),
+        }
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -294,11 +343,14 @@ impl ColdTier for StoreTier {
 }
 
 /// Why an iteration ended early.
-struct Failed(io::Error);
+enum ReadEnd {
+    Stopped,
+    Failed(io::Error),
+}
 
-impl From<ColdError> for Failed {
+impl From<ColdError> for ReadEnd {
     fn from(error: ColdError) -> Self {
-        Self(io::Error::other(error))
+        Self::Failed(io::Error::other(error))
     }
 }
 
