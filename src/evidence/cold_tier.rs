@@ -8,8 +8,8 @@
 //! would put the older copy into memory. Writers to entries in memory take no lock: see
 //! [`writer_count`](super::writer_count).
 //!
-//! Invariants: an entry is in memory or in the tier, and if in both, the one in memory is newer. An
-//! entry that cannot be written stays in memory. Decisions read memory only.
+//! Invariants: an entry is in memory or in the tier, and if in both, the one in memory is newer or
+//! equal. An entry that cannot be written stays in memory. Decisions read memory only.
 //!
 //! Must not know: how the tier stores entries.
 
@@ -63,7 +63,8 @@ pub(crate) struct ColdCounts {
 impl Cold {
     /// Writes an entry that is marked as evicted. Returns whether it may leave memory.
     pub(super) fn take(&self, key: u64, entry: &Entry) -> bool {
-        let is_taken = self.tier.put(key, entry).is_ok();
+        // What came back and was not changed is there already.
+        let is_taken = entry.writers.is_copied() || self.tier.put(key, entry).is_ok();
         if !is_taken {
             // Relaxed here and below: statistics.
             self.failed_writes.fetch_add(1, Ordering::Relaxed);
@@ -121,17 +122,21 @@ impl Evidence {
         let Some(cold) = self.cold.get() else { return Ok(()) };
         let guard = self.guard();
         cold.tier.each_sorted(&mut |key, entry| {
+            entry.writers.set_copied();
             self.add_copy(key, entry, &guard);
             cold.brought_back.fetch_add(1, Ordering::Relaxed);
             ControlFlow::Continue(())
         })
     }
 
-    /// Writes a copy of each entry in memory to the tier, which then has everything. Nobody may
+    /// Writes a copy of each entry in memory that has no equal one to the tier, which then has
+    /// everything. Nobody may
     /// learn meanwhile.
     pub(crate) fn write_all_copies(&self) -> io::Result<()> {
         let Some(cold) = self.cold.get() else { return Ok(()) };
-        self.entries.iter(&self.guard()).try_for_each(|(key, entry)| cold.tier.put(*key, entry))
+        let guard = self.guard();
+        let mut changed = self.entries.iter(&guard).filter(|(_, entry)| !entry.writers.is_copied());
+        changed.try_for_each(|(key, entry)| cold.tier.put(*key, entry))
     }
 
     /// Returns the counts of the tier.
@@ -155,7 +160,7 @@ impl Evidence {
     /// it may take a lock and read a file.
     pub(crate) fn known<'g>(&'g self, key: Key, guard: &'g Guard<'_>) -> Option<&'g Entry> {
         self.entry(key, guard)
-            .or_else(|| self.brought_back(key, guard).map(EntryWriter::into_entry))
+            .or_else(|| self.brought_back(key, guard).map(EntryWriter::into_unchanged))
     }
 
     /// Returns the entry of `key` for a change, as [`entry_or_new`](Self::entry_or_new) does, if
@@ -183,6 +188,7 @@ impl Evidence {
     pub(super) fn read_back(&self, key: Key) -> Option<Entry> {
         let cold = self.cold.get()?;
         let entry = cold.read(key.0)?;
+        entry.writers.set_copied();
         cold.brought_back.fetch_add(1, Ordering::Relaxed);
         Some(entry)
     }

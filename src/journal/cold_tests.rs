@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ pub(super) const FETCHERS: [&str; 3] = ["direct_access", "playwright", "flare_so
 #[derive(Clone, Debug, Default)]
 struct MemoryTier {
     copies: Arc<Mutex<BTreeMap<u64, Vec<u8>>>>,
+    written: Arc<AtomicU64>,
     is_full: Arc<AtomicBool>,
     is_unreadable: Arc<AtomicBool>,
 }
@@ -46,6 +47,7 @@ impl ColdTier for MemoryTier {
         if self.is_full.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        self.written.fetch_add(1, Ordering::Relaxed);
         self.copies.lock().unwrap().insert(key, bytes);
         Ok(())
     }
@@ -402,4 +404,34 @@ fn a_verification_with_most_keys_on_disk_finds_what_one_in_memory_finds() {
             "{refold:?}"
         );
     }
+}
+
+/// An entry that came back only to be read was written again when it left memory.
+#[test]
+fn only_changed_entries_are_written_when_they_leave_memory() {
+    let (sites, tier) = (400, MemoryTier::default());
+    let few = builder(Some(20)).build().unwrap();
+    few.learned().evidence.keep_evicted_in(Box::new(tier.clone()));
+    (0..4 * sites).for_each(|number| few.observe(&attempt(number, sites)));
+    let read_all = || {
+        let before = few.learned().evidence.cold_counts().brought_back;
+        for site in 0..sites {
+            few.prefetch([&url(site, 0)]);
+            let _ = few.host_pause(url(site, 0).host_str().unwrap());
+        }
+        assert!(few.learned().evidence.cold_counts().brought_back > before + sites as u64 / 2);
+        tier.written.load(Ordering::Relaxed)
+    };
+    // What was changed and is in memory leaves it.
+    let written = read_all();
+    assert_eq!(read_all(), written);
+    // What an attempt changes is written once.
+    few.observe(&attempt(0, sites));
+    let changed = read_all();
+    assert!((written + 1..written + 20).contains(&changed), "{written}, {changed}");
+    assert_eq!(read_all(), changed);
+    let all = unbounded();
+    (0..4 * sites).chain([0]).for_each(|number| all.observe(&attempt(number, sites)));
+    let now = NOW.saturating_add(Duration::from_secs(20 * 4 * sites as u64));
+    assert_eq!(image(&few, now), image(&all, now));
 }
