@@ -86,7 +86,7 @@ fn folded(dir: &Path, from_checkpoint: bool) -> SnapshotContents {
     let learned = selector.learned();
     let mut fold = match from_checkpoint {
         true => {
-            keep_evicted(dir, learned).unwrap();
+            keep_evicted(dir, learned, &Arc::default()).unwrap();
             let restored = restore(dir, learned, AT).unwrap();
             Fold::of(restored.contents, Some(restored.reader), AT)
         }

@@ -79,7 +79,7 @@ pub(super) fn builder(max_keys: Option<usize>) -> SelectorBuilder {
 /// Returns a selector that keeps what it evicts in a folder.
 fn bounded(max_keys: usize) -> (Selector, TempDir) {
     let (selector, dir) = (builder(Some(max_keys)).build().unwrap(), tempfile::tempdir().unwrap());
-    keep_evicted(dir.path(), selector.learned()).unwrap();
+    keep_evicted(dir.path(), selector.learned(), &Arc::default()).unwrap();
     (selector, dir)
 }
 
@@ -434,4 +434,60 @@ fn only_changed_entries_are_written_when_they_leave_memory() {
     (0..4 * sites).chain([0]).for_each(|number| all.observe(&attempt(number, sites)));
     let now = NOW.saturating_add(Duration::from_secs(20 * 4 * sites as u64));
     assert_eq!(image(&few, now), image(&all, now));
+}
+
+/// A disk that failed under evicted evidence showed in a counter and nowhere else.
+#[test]
+fn a_disk_that_fails_under_evicted_evidence_is_in_the_health_until_it_works_again() {
+    use super::Health;
+    use fetchwise_testsite::poll::until_blocking;
+
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let few = builder(Some(20)).keep_evicted(&journal).build().unwrap();
+    let (folder, elsewhere, sites) = (dir.path().join("cold"), dir.path().join("moved"), 4000);
+    let mut number = 0;
+    let mut observe = || {
+        (number..number + 500).for_each(|number| few.observe(&attempt(number, sites)));
+        number += 500;
+    };
+    observe();
+    assert_eq!(journal.health(), Health::Good);
+    // No file can be made.
+    std::fs::rename(&folder, &elsewhere).unwrap();
+    until_blocking("the failure shows", || {
+        observe();
+        journal.health() != Health::Good
+    });
+    let said = |what: &str| match journal.health() {
+        Health::Degraded { reason, storage_full: false } => {
+            assert!(reason.starts_with("evidence on disk: cannot "), "{reason}");
+            assert!(
+                reason.contains(folder.to_str().unwrap()) && reason.ends_with(what),
+                "{reason}"
+            );
+        }
+        other => panic!("{other:?}"),
+    };
+    said("it stays in memory until the disk accepts it; check the disk");
+    assert_eq!(journal.log_health(), Health::Good, "attempts reach the disk");
+    // The thread that writes tries again by itself.
+    std::fs::rename(&elsewhere, &folder).unwrap();
+    until_blocking("the health is good again", || journal.health() == Health::Good);
+    until_blocking("there are files", || {
+        observe();
+        std::fs::read_dir(&folder).unwrap().count() > 3
+    });
+    for file in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if file.extension().is_some() {
+            std::fs::write(&file, vec![0; file.metadata().unwrap().len() as usize]).unwrap();
+        }
+    }
+    until_blocking("wrong bytes are found", || {
+        (0..sites)
+            .inspect(|site| few.prefetch([&url(*site, 0)]))
+            .any(|_| journal.evidence_health() != Health::Good)
+    });
+    let Health::Degraded { reason, .. } = journal.evidence_health() else { panic!() };
+    assert!(reason.contains("restart fetchwise") || reason.contains("check the disk"), "{reason}");
 }

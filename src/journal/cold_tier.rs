@@ -11,8 +11,8 @@ use std::any::Any;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use fetchwise_log::{Error as LogError, Throttle, lower_thread_priority};
 use super::cold_entry::{decode_entry, encode_entry};
 use super::error::JournalError;
 use super::fetcher_numbers::FetcherNumbers;
+use super::store_health::{Operation, StoreHealth};
 use super::write::Journal;
 use crate::evidence::cold_tier::ColdTier;
 use crate::evidence::{Entry, Learned};
@@ -47,6 +48,8 @@ const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
 /// Longest wait for the process before: it may have closed its journal a moment earlier than this
 /// folder.
 const LOCKED_FOR: Duration = Duration::from_secs(5);
+/// Wait before files that could not be written are tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl SelectorBuilder {
     /// Keeps the evidence that [`max_keys`](SelectorBuilder::max_keys) evicts on disk, in the
@@ -58,14 +61,19 @@ impl SelectorBuilder {
     /// Without a limit on keys it does nothing.
     #[must_use]
     pub fn keep_evicted(self, journal: &Journal) -> Self {
-        let dir = journal.dir().to_owned();
-        self.opened_by(move |selector| Ok(keep_evicted(&dir, selector.learned())?))
+        let (dir, health) = (journal.dir().to_owned(), Arc::clone(journal.store_health()));
+        self.opened_by(move |selector| Ok(keep_evicted(&dir, selector.learned(), &health)?))
     }
 }
 
 /// Keeps what `learned` evicts in the data directory `dir`, whose journal this process has open.
-pub(super) fn keep_evicted(dir: &Path, learned: &Learned) -> Result<(), JournalError> {
-    keep_in(&dir.join(FOLDER), learned)
+/// `health` is told what fails.
+pub(super) fn keep_evicted(
+    dir: &Path,
+    learned: &Learned,
+    health: &Arc<StoreHealth>,
+) -> Result<(), JournalError> {
+    keep_in(&dir.join(FOLDER), learned, health)
 }
 
 /// The folder of a maintenance command, which is removed at its end.
@@ -77,7 +85,7 @@ impl MaintenanceFolder {
     /// maintenance is held.
     pub(super) fn keep_evicted(dir: &Path, learned: &Learned) -> Result<Self, JournalError> {
         let folder = Self(dir.join(MAINTENANCE_FOLDER));
-        keep_in(&folder.0, learned)?;
+        keep_in(&folder.0, learned, &Arc::default())?;
         Ok(folder)
     }
 
@@ -93,7 +101,7 @@ impl MaintenanceFolder {
                 opened => {
                     let store = opened.map_err(unusable)?;
                     let folder = Self(folder);
-                    keep_in_scratch(store, &options, learned)?;
+                    keep_in_scratch(store, &options, learned, &Arc::default())?;
                     return Ok(folder);
                 }
             }
@@ -108,12 +116,10 @@ impl Drop for MaintenanceFolder {
     }
 }
 
-fn keep_in(dir: &Path, learned: &Learned) -> Result<(), JournalError> {
-    let Some(max_keys) = learned.max_keys() else {
-        return Ok(());
-    };
+fn keep_in(dir: &Path, learned: &Learned, health: &Arc<StoreHealth>) -> Result<(), JournalError> {
+    let Some(max_keys) = learned.max_keys() else { return Ok(()) };
     let options = options(max_keys);
-    keep_in_scratch(open(dir, &options).map_err(unusable)?, &options, learned)
+    keep_in_scratch(open(dir, &options).map_err(unusable)?, &options, learned, health)
 }
 
 /// Keeps what `learned` evicts in a store that is emptied first.
@@ -121,9 +127,10 @@ fn keep_in_scratch(
     store: ColdStore,
     options: &ColdOptions,
     learned: &Learned,
+    health: &Arc<StoreHealth>,
 ) -> Result<(), JournalError> {
     store.clear();
-    let tier = StoreTier::start(store, options, true).map_err(unusable)?;
+    let tier = StoreTier::start(store, options, true, Arc::clone(health)).map_err(unusable)?;
     learned.evidence.keep_evicted_in(Box::new(tier));
     Ok(())
 }
@@ -147,7 +154,8 @@ pub(super) fn keep_in_checkpoint(
     fetchers: FetcherNumbers,
     inherited: u64,
 ) -> Result<(), JournalError> {
-    let tier = StoreTier::start(store, &ColdOptions::default(), false).map_err(unusable)?;
+    let tier = StoreTier::start(store, &ColdOptions::default(), false, Arc::default())
+        .map_err(unusable)?;
     let _ = tier.fetchers.set(fetchers);
     learned.evidence.keep_evicted_in(Box::new(tier));
     learned.evidence.inherit(inherited);
@@ -187,8 +195,7 @@ pub(super) struct StoreTier {
     written: AtomicU64,
     /// Number of entries after which the thread is woken.
     entries_per_step: u64,
-    /// Whether a failure was reported. The evidence counts the others.
-    has_failed: AtomicBool,
+    health: Arc<StoreHealth>,
     /// Whether nobody needs the entries at the end.
     is_scratch: bool,
     /// Wakes the thread; none at the end.
@@ -197,26 +204,31 @@ pub(super) struct StoreTier {
 }
 
 impl StoreTier {
-    fn start(store: ColdStore, options: &ColdOptions, is_scratch: bool) -> Result<Self, ColdError> {
+    fn start(
+        store: ColdStore,
+        options: &ColdOptions,
+        is_scratch: bool,
+        health: Arc<StoreHealth>,
+    ) -> Result<Self, ColdError> {
         let entries_per_step = (options.buffer_bytes / BUFFER_BYTES_PER_STEP) as u64;
         let (store, (wake, woken)) = (Arc::new(store), sync_channel(1));
-        let merged = Arc::clone(&store);
+        let merged = (Arc::clone(&store), Arc::clone(&health));
         let thread = Builder::new()
             .name("fetchwise-cold".to_owned())
-            .spawn(move || merge(&merged, &woken));
+            .spawn(move || merge((&merged.0, &merged.1), &woken));
         let thread = thread.map_err(|source| ColdError::Io {
             action: "start a thread for",
             path: PathBuf::from(FOLDER),
             source,
         })?;
-        let (written, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let written = AtomicU64::new(0);
         let (wake, thread) = (Some(wake), Some(thread));
         Ok(Self {
             store,
             fetchers: OnceLock::new(),
             written,
             entries_per_step,
-            has_failed,
+            health,
             is_scratch,
             wake,
             thread,
@@ -248,28 +260,48 @@ impl StoreTier {
         self.store.checkpoint(tag).map_err(unusable)
     }
 
-    /// Reports the first failure.
-    fn failed(&self, what: &str, error: ColdError) -> io::Error {
-        // Relaxed: two reports at once do no harm.
-        if !self.has_failed.swap(true, Ordering::Relaxed) {
-            crate::trace::cold_tier_failed(what, &error);
-        }
+    /// Takes note of a failure, and reports the first of several.
+    fn failed(&self, what: Operation, error: ColdError) -> io::Error {
+        report(&self.health, what, &error);
         io::Error::other(error)
     }
 }
 
-/// Merges files whenever it is woken.
-fn merge(store: &ColdStore, woken: &Receiver<()>) {
+fn report(health: &StoreHealth, what: Operation, error: &ColdError) {
+    if health.failed(what, error) {
+        crate::trace::cold_tier_failed(what.name(), error);
+    }
+}
+
+/// Merges files whenever it is woken. After a failure it tries again by itself.
+fn merge((store, health): (&ColdStore, &StoreHealth), woken: &Receiver<()>) {
     lower_thread_priority();
-    while woken.recv().is_ok() {
+    let mut is_failing = false;
+    loop {
+        let waited = if is_failing {
+            match woken.recv_timeout(RETRY_AFTER) {
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(()) | Err(RecvTimeoutError::Timeout) => Ok(()),
+            }
+        } else {
+            woken.recv()
+        };
+        if waited.is_err() {
+            return;
+        }
+        is_failing = false;
         loop {
             match store.maintain() {
                 Ok(true) => {}
-                Ok(false) => break,
+                Ok(false) => {
+                    health.succeeded(Operation::Merge);
+                    health.succeeded(Operation::Write);
+                    break;
+                }
                 Err(error) => {
-                    // Entries that no longer fit into memory are counted by who writes them. The
-                    // next step tries again.
-                    crate::trace::cold_tier_failed("merge", &error);
+                    // Entries that no longer fit into memory are counted by who writes them.
+                    report(health, Operation::Merge, &error);
+                    is_failing = true;
                     break;
                 }
             }
@@ -293,19 +325,12 @@ impl ColdTier for StoreTier {
     fn put(&self, key: u64, entry: &Entry) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(128);
         if !encode_entry(entry, self.fetchers(), &mut bytes) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a weight is not finite",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a weight is not finite"));
         }
-        self.store
-            .put(key, &bytes)
-            .map_err(|error| self.failed("write", error))?;
+        self.store.put(key, &bytes).map_err(|error| self.failed(Operation::Write, error))?;
+        self.health.succeeded(Operation::Write);
         // Relaxed: a count that nothing else depends on.
-        if self
-            .written
-            .fetch_add(1, Ordering::Relaxed)
-            .is_multiple_of(self.entries_per_step)
+        if self.written.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.entries_per_step)
             && let Some(wake) = &self.wake
         {
             // Fails if it is woken already.
@@ -316,10 +341,9 @@ impl ColdTier for StoreTier {
 
     fn get(&self, key: u64) -> io::Result<Option<Entry>> {
         let decode = |bytes: &[u8]| decode_entry(bytes, self.fetchers());
-        let found = self
-            .store
-            .get(key, decode)
-            .map_err(|error| self.failed("read", error))?;
+        let found =
+            self.store.get(key, decode).map_err(|error| self.failed(Operation::Read, error))?;
+        self.health.succeeded(Operation::Read);
         found.map(|entry| entry.ok_or_else(no_entry)).transpose()
     }
 

@@ -179,7 +179,7 @@ impl Run<'_> {
         }
         let ended = ended
             .and_then(|summary| self.report(summary, show, (&crawler.run_log, &crawler.selector)));
-        let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
+        let (health, lost) = (crawler.journal.log_health(), crawler.journal.lost());
         let dir = crawler.journal.dir().to_owned();
         if let Some(fleet) = fleet {
             fleet.end().await;
