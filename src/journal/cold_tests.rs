@@ -491,3 +491,22 @@ fn a_disk_that_fails_under_evicted_evidence_is_in_the_health_until_it_works_agai
     let Health::Degraded { reason, .. } = journal.evidence_health() else { panic!() };
     assert!(reason.contains("restart fetchwise") || reason.contains("check the disk"), "{reason}");
 }
+
+/// A start removed what a killed process had left before it went on: gigabytes, in seconds.
+#[test]
+fn what_a_killed_process_has_left_is_removed_in_the_background() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("cold");
+    std::fs::create_dir(&folder).unwrap();
+    // Whatever is in it, nothing of it counts.
+    let left = [folder.join("run-0000000000000007.fwc"), folder.join("MANIFEST")];
+    left.iter().for_each(|file| std::fs::write(file, b"left").unwrap());
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let few = builder(Some(20)).keep_evicted(&journal).build().unwrap();
+    fetchwise_testsite::poll::until_blocking("the files are gone", || {
+        left.iter().all(|file| !file.exists())
+    });
+    (0..1000).for_each(|number| few.observe(&attempt(number, 400)));
+    assert!(few.learned().evidence.keys_seen() > 400);
+    assert_eq!(journal.health(), super::Health::Good);
+}

@@ -2,8 +2,9 @@
 //!
 //! Owns: the folders, and the thread that merges the files of one.
 //!
-//! Invariants: the folder of a process begins empty, because the log fills it again, or a
-//! checkpoint from another folder does. Nobody who records or decides waits for a merge.
+//! Invariants: the folder of a process counts as empty at first, because the log fills it again, or
+//! a checkpoint from another folder does. Nobody who records, decides or starts waits for a merge
+//! or for the removal of files.
 //!
 //! Must not know: which entries leave memory, and when a checkpoint fits.
 
@@ -96,7 +97,7 @@ impl MaintenanceFolder {
         let mut number = 0;
         loop {
             let folder = dir.join(format!("{CHECK_FOLDER}-{number}"));
-            match ColdStore::open(&folder, options.clone()) {
+            match ColdStore::open_empty(&folder, options.clone()) {
                 Err(ColdError::Locked { .. }) if number < MAX_CHECKS => number += 1,
                 opened => {
                     let store = opened.map_err(unusable)?;
@@ -119,17 +120,19 @@ impl Drop for MaintenanceFolder {
 fn keep_in(dir: &Path, learned: &Learned, health: &Arc<StoreHealth>) -> Result<(), JournalError> {
     let Some(max_keys) = learned.max_keys() else { return Ok(()) };
     let options = options(max_keys);
-    keep_in_scratch(open(dir, &options).map_err(unusable)?, &options, learned, health)
+    // What a process that was killed has left is removed by the thread that merges: it may be
+    // gigabytes.
+    let store = unless_locked(|| ColdStore::open_empty(dir, options.clone())).map_err(unusable)?;
+    keep_in_scratch(store, &options, learned, health)
 }
 
-/// Keeps what `learned` evicts in a store that is emptied first.
+/// Keeps what `learned` evicts in an empty store.
 fn keep_in_scratch(
     store: ColdStore,
     options: &ColdOptions,
     learned: &Learned,
     health: &Arc<StoreHealth>,
 ) -> Result<(), JournalError> {
-    store.clear();
     let tier = StoreTier::start(store, options, true, Arc::clone(health)).map_err(unusable)?;
     learned.evidence.keep_evicted_in(Box::new(tier));
     Ok(())
@@ -143,7 +146,7 @@ pub(super) fn checkpoint_folder(dir: &Path) -> PathBuf {
 /// Opens the store of the checkpoint of the data directory `dir`. Waits for a process that is about
 /// to close it.
 pub(super) fn open_checkpoint(dir: &Path) -> Result<ColdStore, ColdError> {
-    open(&checkpoint_folder(dir), &ColdOptions::default())
+    unless_locked(|| ColdStore::open(&checkpoint_folder(dir), ColdOptions::default()))
 }
 
 /// Keeps what `learned` evicts in the store of a checkpoint, which has the entries of `inherited`
@@ -174,10 +177,11 @@ fn options(max_keys: usize) -> ColdOptions {
     options
 }
 
-fn open(dir: &Path, options: &ColdOptions) -> Result<ColdStore, ColdError> {
+/// Opens a store, and waits for one that is about to be closed.
+fn unless_locked(open: impl Fn() -> Result<ColdStore, ColdError>) -> Result<ColdStore, ColdError> {
     let begun = Instant::now();
     loop {
-        match ColdStore::open(dir, options.clone()) {
+        match open() {
             Err(ColdError::Locked { .. }) if begun.elapsed() < LOCKED_FOR => {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -222,6 +226,8 @@ impl StoreTier {
             source,
         })?;
         let written = AtomicU64::new(0);
+        // There may be files of an earlier process to remove.
+        let _ = wake.try_send(());
         let (wake, thread) = (Some(wake), Some(thread));
         Ok(Self {
             store,
@@ -246,18 +252,20 @@ impl StoreTier {
         self.fetchers.get_or_init(FetcherNumbers::default)
     }
 
-    /// Merges what is due, then makes what was put until now durable, under this tag.
+    /// Makes what was put until now durable, under this tag. Then merges what is due: the
+    /// checkpoint goes on with the merged files, so that the former ones can go one by one.
     pub(super) fn checkpoint(
         &self,
         tag: &[u8],
         throttle: Option<&Throttle>,
     ) -> Result<(), JournalError> {
+        self.store.checkpoint(tag).map_err(unusable)?;
         while self.store.maintain().map_err(unusable)? {
             if throttle.is_some_and(|throttle| !throttle.checkpoint()) {
                 return Err(LogError::Stopped.into());
             }
         }
-        self.store.checkpoint(tag).map_err(unusable)
+        Ok(())
     }
 
     /// Takes note of a failure, and reports the first of several.
