@@ -1,5 +1,5 @@
 //! A crawler that knows many more sites than it keeps in memory: memory, disk, the time of a start,
-//! and decisions.
+//! decisions, and maintenance.
 //!
 //! Each phase is a separate process, so that its memory is that of the phase. All are run with a
 //! tenth of the sites and with all of them; the last column goes on along the line through both.
@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use fetchwise::Selector;
 use fetchwise::attempt::Attempt;
+use fetchwise::journal::maintenance::{self, CompactOptions};
 use fetchwise::selector::SelectContext;
 use fetchwise::time::Timestamp;
 use url::Url;
@@ -51,7 +52,15 @@ fn main() {
     }
 }
 
-const PHASES: [&str; 4] = ["1-record", "2-start", "3-killed", "4-start-after-kill"];
+const PHASES: [&str; 7] = [
+    "1-record",
+    "2-start",
+    "3-killed",
+    "4-start-after-kill",
+    "5-snapshot",
+    "6-compact",
+    "7-verify",
+];
 
 /// Runs all phases in a new folder; returns what they have measured.
 fn measure(parent: &Path, sites: u64) -> BTreeMap<String, f64> {
@@ -73,12 +82,14 @@ fn measure(parent: &Path, sites: u64) -> BTreeMap<String, f64> {
 
 fn run(phase: &str, dir: &Path, sites: u64) {
     let begun = Instant::now();
-    let selector = Selector::builder()
-        .max_keys((sites / IN_MEMORY) as usize)
-        .without_pace()
-        .journal(dir)
-        .build()
-        .unwrap();
+    let blank = || Selector::builder().max_keys((sites / IN_MEMORY) as usize).without_pace();
+    if ["5-snapshot", "6-compact", "7-verify"].contains(&phase) {
+        maintain(phase, dir, &blank().build().unwrap());
+        println!("time, s={}", begun.elapsed().as_secs_f64());
+        println!("VmHWM, MB={}", memory("VmHWM"));
+        exit(0);
+    }
+    let selector = blank().journal(dir).build().unwrap();
     if phase.contains("start") {
         println!("start, s={}", begun.elapsed().as_secs_f64());
         decide(&selector, begun, sites);
@@ -109,6 +120,22 @@ fn run(phase: &str, dir: &Path, sites: u64) {
     println!("VmHWM, MB={}", memory("VmHWM"));
     // Without a close, as if killed.
     exit(0);
+}
+
+/// Does what the commands of these names do.
+fn maintain(phase: &str, dir: &Path, selector: &Selector) {
+    let now = Timestamp::now();
+    match phase {
+        "5-snapshot" => {
+            let taken = maintenance::snapshot(dir, selector, now, &mut |_, _| {}).unwrap();
+            println!("snapshot, MB={}", taken.bytes as f64 / 1e6);
+        }
+        "6-compact" => {
+            let options = CompactOptions::default();
+            maintenance::compact(dir, selector, &options, now, &mut |_, _| {}).unwrap();
+        }
+        _ => assert!(maintenance::verify(dir, &mut |_, _| {}).unwrap().is_sound()),
+    }
 }
 
 /// Measures the first decision, then decisions about sites in memory and about others.

@@ -83,8 +83,11 @@ pub fn decode_block(data: &[u8]) {
 
 /// Uses `data` as a snapshot file.
 pub fn decode_snapshot(data: &[u8]) {
-    let _ =
-        crate::read::snapshot::parse(crate::format::AlignedBuf::copy_of(data), Path::new("fuzz"));
+    let read = |to: &mut [u8], at: u64| {
+        let from = usize::try_from(at).ok().and_then(|at| data.get(at..)?.get(..to.len()));
+        from.map(|from| to.copy_from_slice(from)).ok_or(())
+    };
+    let _ = crate::read::snapshot::parse(&read, data.len() as u64);
 }
 
 /// Uses `data` as each of the manifests.

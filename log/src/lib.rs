@@ -48,6 +48,7 @@ pub use format::{
 };
 pub use maintenance::compact::{CompactOptions, CompactReport, Maintenance};
 pub use maintenance::repair::{RepairOptions, RepairReport, repair, repair_checked, repair_with};
+pub use maintenance::snapshot::{PreparedSnapshot, SectionWriter, SnapshotFill};
 pub use maintenance::throttle::{Throttle, lower_thread_priority};
 pub use maintenance::verify::{
     VerifyReport, verify, verify_checked, verify_with, verify_with_progress,
@@ -57,7 +58,7 @@ pub use read::reader::{OwnedRecord, ReadItem, Reader, RecordIter, SegmentInfo, S
 pub use read::resume_mark::ResumeMark;
 pub use read::sharded_replay::{BlockFold, BlockRecord};
 pub use read::snapshot::{
-    Section, Snapshot, SnapshotCheck, SnapshotMeta, SnapshotSearch, durable_seq,
+    Section, Snapshot, SnapshotCheck, SnapshotMeta, SnapshotSearch, StoredSection, durable_seq,
     load_previous_snapshot, load_snapshot, load_snapshot_checked, load_snapshot_with,
 };
 pub use read::times::SegmentTimes;

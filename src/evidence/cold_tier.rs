@@ -8,14 +8,15 @@
 //! would put the older copy into memory. Writers to entries in memory take no lock: see
 //! [`writer_count`](super::writer_count).
 //!
-//! Invariants: an entry is in memory or in the tier, and if in both, the one in memory is newer. An
-//! entry that cannot be written stays in memory. Decisions read memory only.
+//! Invariants: an entry is in memory or in the tier, and if in both, the one in memory is newer or
+//! equal. An entry that cannot be written stays in memory. Decisions read memory only.
 //!
 //! Must not know: how the tier stores entries.
 
 use std::any::Any;
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry_writers::EntryWriter;
@@ -30,8 +31,8 @@ pub(crate) trait ColdTier: fmt::Debug + Send + Sync {
     /// Returns the last copy.
     fn get(&self, key: u64) -> io::Result<Option<Entry>>;
 
-    /// Calls `f` with the last copy of each key, by ascending key, as of the call.
-    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry)) -> io::Result<()>;
+    /// Calls `f` with the last copy of each key, by ascending key, as of the call, until it breaks.
+    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry) -> ControlFlow<()>) -> io::Result<()>;
 
     /// Returns the tier itself, for who has set it.
     fn as_any(&self) -> &dyn Any;
@@ -62,7 +63,8 @@ pub(crate) struct ColdCounts {
 impl Cold {
     /// Writes an entry that is marked as evicted. Returns whether it may leave memory.
     pub(super) fn take(&self, key: u64, entry: &Entry) -> bool {
-        let is_taken = self.tier.put(key, entry).is_ok();
+        // What came back and was not changed is there already.
+        let is_taken = entry.writers.is_copied() || self.tier.put(key, entry).is_ok();
         if !is_taken {
             // Relaxed here and below: statistics.
             self.failed_writes.fetch_add(1, Ordering::Relaxed);
@@ -120,16 +122,21 @@ impl Evidence {
         let Some(cold) = self.cold.get() else { return Ok(()) };
         let guard = self.guard();
         cold.tier.each_sorted(&mut |key, entry| {
+            entry.writers.set_copied();
             self.add_copy(key, entry, &guard);
             cold.brought_back.fetch_add(1, Ordering::Relaxed);
+            ControlFlow::Continue(())
         })
     }
 
-    /// Writes a copy of each entry in memory to the tier, which then has everything. Nobody may
+    /// Writes a copy of each entry in memory that has no equal one to the tier, which then has
+    /// everything. Nobody may
     /// learn meanwhile.
     pub(crate) fn write_all_copies(&self) -> io::Result<()> {
         let Some(cold) = self.cold.get() else { return Ok(()) };
-        self.entries.iter(&self.guard()).try_for_each(|(key, entry)| cold.tier.put(*key, entry))
+        let guard = self.guard();
+        let mut changed = self.entries.iter(&guard).filter(|(_, entry)| !entry.writers.is_copied());
+        changed.try_for_each(|(key, entry)| cold.tier.put(*key, entry))
     }
 
     /// Returns the counts of the tier.
@@ -153,7 +160,7 @@ impl Evidence {
     /// it may take a lock and read a file.
     pub(crate) fn known<'g>(&'g self, key: Key, guard: &'g Guard<'_>) -> Option<&'g Entry> {
         self.entry(key, guard)
-            .or_else(|| self.brought_back(key, guard).map(EntryWriter::into_entry))
+            .or_else(|| self.brought_back(key, guard).map(EntryWriter::into_unchanged))
     }
 
     /// Returns the entry of `key` for a change, as [`entry_or_new`](Self::entry_or_new) does, if
@@ -181,6 +188,7 @@ impl Evidence {
     pub(super) fn read_back(&self, key: Key) -> Option<Entry> {
         let cold = self.cold.get()?;
         let entry = cold.read(key.0)?;
+        entry.writers.set_copied();
         cold.brought_back.fetch_add(1, Ordering::Relaxed);
         Some(entry)
     }
@@ -195,40 +203,53 @@ impl Evidence {
         }
     }
 
-    /// Calls `f` with the entry of a key, in memory or not, and leaves it where it is.
-    pub(super) fn peek(&self, key: u64, f: impl FnOnce(&Entry)) {
+    /// Calls `f` with the entry of a key, in memory or not, and leaves it where it is. Returns
+    /// nothing if there is no entry.
+    pub(super) fn peek<T>(&self, key: u64, f: impl FnOnce(&Entry) -> T) -> Option<T> {
         if let Some(entry) = self.entries.get(&key, &self.guard()) {
-            f(entry);
-        } else if let Some(entry) = self.cold.get().and_then(|cold| cold.read(key)) {
-            f(&entry);
+            return Some(f(entry));
         }
+        Some(f(&self.cold.get()?.read(key)?))
     }
 
-    /// Calls `f` with each entry in memory and in the tier, by ascending key.
-    pub(super) fn each_entry(&self, f: &mut dyn FnMut(u64, &Entry)) {
+    /// Calls `f` with each entry in memory and in the tier, by ascending key, until it breaks.
+    pub(super) fn each_entry(&self, f: &mut dyn FnMut(u64, &Entry) -> ControlFlow<()>) {
         // Memory is listed first. An entry is in the tier before it leaves memory, so each is found
         // in one of them.
         let mut keys: Vec<u64> = self.entries.keys(&self.guard()).copied().collect();
         keys.sort_unstable();
         let mut keys = keys.into_iter().peekable();
+        let peek = |key, f: &mut dyn FnMut(u64, &Entry) -> ControlFlow<()>| {
+            self.peek(key, |entry| f(key, entry)).unwrap_or(ControlFlow::Continue(()))
+        };
         if let Some(cold) = self.cold.get() {
+            let mut ended = ControlFlow::Continue(());
             let read = cold.tier.each_sorted(&mut |key, copy| {
-                while let Some(earlier) = keys.next_if(|earlier| *earlier < key) {
-                    self.peek(earlier, |entry| f(earlier, entry));
+                while let Some(earlier) =
+                    keys.next_if(|earlier| *earlier < key).filter(|_| ended.is_continue())
+                {
+                    ended = peek(earlier, f);
+                }
+                if ended.is_break() {
+                    return ended;
                 }
                 // An entry that was in memory and has left it since is newer in the tier than this
                 // copy.
                 let was_in_memory = keys.next_if_eq(&key).is_some();
-                match self.entries.get(&key, &self.guard()) {
+                ended = match self.entries.get(&key, &self.guard()) {
                     Some(entry) => f(key, entry),
-                    None if was_in_memory => self.peek(key, |entry| f(key, entry)),
+                    None if was_in_memory => peek(key, f),
                     None => f(key, &copy),
-                }
+                };
+                ended
             });
             if read.is_err() {
                 cold.failed_reads.fetch_add(1, Ordering::Relaxed);
             }
+            if ended.is_break() {
+                return;
+            }
         }
-        keys.for_each(|key| self.peek(key, |entry| f(key, entry)));
+        let _ = keys.try_for_each(|key| peek(key, f));
     }
 }

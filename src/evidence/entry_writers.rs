@@ -13,22 +13,31 @@ use super::Entry;
 pub(crate) struct EntryWriter<'e> {
     entry: &'e Entry,
     is_counted: bool,
+    /// Whether the entry's copy in the tier was equal and may not be any more.
+    outdates_copy: bool,
 }
 
 impl<'e> EntryWriter<'e> {
     /// Returns the writer of an entry whose eviction loses what is in it, or that is never evicted.
     pub(super) fn uncounted(entry: &'e Entry) -> Self {
-        Self { entry, is_counted: false }
+        Self { entry, is_counted: false, outdates_copy: false }
     }
 
     /// Returns the writer of an entry; `None` if it is evicted.
     pub(super) fn counted(entry: &'e Entry) -> Option<Self> {
-        entry.writers.enter().then(|| Self { entry, is_counted: true })
+        let outdates_copy = entry.writers.enter()?;
+        Some(Self { entry, is_counted: true, outdates_copy })
     }
 
-    /// Ends the writing. The entry can still be read.
-    pub(super) fn into_entry(self) -> &'e Entry {
-        self.entry
+    /// Holds the entry without a change: it is not written to the tier for that.
+    pub(crate) fn only_held(mut self) -> Self {
+        self.outdates_copy = false;
+        self
+    }
+
+    /// Ends the writing of an entry that was not changed. The entry can still be read.
+    pub(super) fn into_unchanged(self) -> &'e Entry {
+        self.only_held().entry
     }
 }
 
@@ -45,6 +54,9 @@ impl Drop for EntryWriter<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.is_counted {
+            if self.outdates_copy {
+                self.entry.writers.outdate_copy();
+            }
             self.entry.writers.leave();
         }
     }
@@ -70,5 +82,20 @@ mod tests {
         assert!(again.is_some() && !entry.writers.close());
         drop(again);
         assert!(entry.writers.close());
+    }
+
+    #[test]
+    fn an_equal_copy_counts_until_somebody_may_have_changed_the_entry() {
+        let entry = Entry::default();
+        entry.writers.set_copied();
+        let held = EntryWriter::counted(&entry).unwrap().only_held();
+        assert!(!entry.writers.close());
+        drop(held);
+        assert!(entry.writers.close() && entry.writers.is_copied());
+        entry.writers.reopen();
+        let held = EntryWriter::counted(&entry).unwrap().only_held();
+        drop(EntryWriter::counted(&entry));
+        drop(held);
+        assert!(entry.writers.close() && !entry.writers.is_copied());
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Must not know: how columns become bytes.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use super::decay::Decay;
@@ -122,6 +123,7 @@ pub struct EvidenceSnapshot {
 impl Evidence {
     /// Returns an image of everything that has not faded by `as_of`. Its fetchers are those of its
     /// cells and those in `seen`. Cost: a pass over all entries and a sort.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn image(
         &self,
         registry: &Registry,
@@ -146,7 +148,10 @@ impl Evidence {
         let places = self.add_signals(&mut image);
         self.add_fixed(&mut image);
         let rows = RowReader { places, down, days_from: oldest(as_of), least };
-        self.each_entry(&mut |key, entry| rows.push(self, &mut image, (key, entry)));
+        self.each_entry(&mut |key, entry| {
+            rows.push(self, &mut image, (key, entry));
+            ControlFlow::Continue(())
+        });
         image.days_since = self
             .days_since()
             .filter(|since| day_number(*since).is_none_or(|day| day >= rows.days_from));
@@ -568,6 +573,43 @@ impl EvidenceSnapshot {
     /// Returns the number of keys.
     pub fn keys(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Returns an image without rows, with the same fetchers and signals.
+    pub(crate) fn without_rows(&self) -> Self {
+        let (fetchers, signals) = (self.fetchers.clone(), self.signals.clone());
+        Self { decay: self.decay, as_of: self.as_of, fetchers, signals, ..Self::default() }
+    }
+
+    /// Appends the entries of another image with the same fetchers and signals.
+    pub(crate) fn append_rows(&mut self, rows: &Self) {
+        self.entries.extend_from_slice(&rows.entries);
+        self.cells.extend_from_slice(&rows.cells);
+        self.breakers.extend_from_slice(&rows.breakers);
+        self.days.extend_from_slice(&rows.days);
+    }
+
+    /// Returns the last key of entries of the map and of days; `None` without either.
+    pub(crate) fn last_key(&self) -> Option<u64> {
+        let entry = self.entries.last().map(|row| row.address.key);
+        entry.max(self.days.last().map(|row| row.key))
+    }
+
+    /// Removes the entries of the map with keys up to `key`, and returns them.
+    pub(crate) fn take_up_to(&mut self, key: u64) -> Self {
+        let count = self.entries.partition_point(|row| row.address.key <= key);
+        let sum = |of: fn(&EntryRow) -> u32| {
+            self.entries[..count].iter().map(|row| of(row) as usize).sum::<usize>()
+        };
+        let (cells, breakers) = (sum(|row| row.cells), sum(|row| row.breakers));
+        let days = self.days.partition_point(|row| row.key <= key);
+        Self {
+            entries: self.entries.drain(..count).collect(),
+            cells: self.cells.drain(..cells.min(self.cells.len())).collect(),
+            breakers: self.breakers.drain(..breakers.min(self.breakers.len())).collect(),
+            days: self.days.drain(..days).collect(),
+            ..self.without_rows()
+        }
     }
 
     /// Removes the entries and everything that belongs to them.

@@ -50,7 +50,7 @@ impl SelectorBuilder {
             // tail.
             let (journal, _) =
                 Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
-            keep_evicted(&dir, selector.learned())?;
+            keep_evicted(&dir, selector.learned(), journal.store_health())?;
             let loaded = load(&dir, selector, selector.now())?;
             journal.register_fetchers(selector, &loaded.registered)?;
             let journal = Arc::new(journal);

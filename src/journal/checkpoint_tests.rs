@@ -10,9 +10,8 @@ use tempfile::TempDir;
 
 use super::checkpoint_restore::{covers_seq, restore, state_name};
 use super::checkpoint_state;
-use super::cold_tests::{FETCHERS, attempt, builder, unbounded, url};
+use super::cold_tests::{FETCHERS, attempt, builder, groups, unbounded, url};
 use super::cold_tier::{checkpoint_folder, keep_evicted};
-use super::entry_groups::encode_group;
 use super::fetcher_numbers::FetcherNumbers;
 use super::fold::Fold;
 use super::maintenance::{
@@ -22,7 +21,6 @@ use super::maintenance::{
 use super::snapshot::SnapshotContents;
 use super::{Journal, JournalOptions, LoadReport, Release, ReleaseTarget, TombstoneTarget, load};
 use crate::backoff::LinkState;
-use crate::evidence::EvidenceSnapshot;
 use crate::journal::recovery_point::FoldStart;
 use crate::selector::{SelectContext, Selector, SelectorBuilder};
 use fetchwise_types::attempt::Attempt;
@@ -88,11 +86,11 @@ fn folded(dir: &Path, from_checkpoint: bool) -> SnapshotContents {
     let learned = selector.learned();
     let mut fold = match from_checkpoint {
         true => {
-            keep_evicted(dir, learned).unwrap();
+            keep_evicted(dir, learned, &Arc::default()).unwrap();
             let restored = restore(dir, learned, AT).unwrap();
             Fold::of(restored.contents, Some(restored.reader), AT)
         }
-        false => Fold::begin(FoldStart::newest(dir).unwrap(), learned, AT),
+        false => Fold::begin(FoldStart::newest(dir).unwrap(), learned, AT).unwrap(),
     };
     fold.advance(dir, learned, u64::MAX, AT, &mut |_| {}).unwrap();
     fold.contents(learned, &[], AT)
@@ -113,12 +111,7 @@ fn check_with(dir: &Path, bounded: SelectorBuilder, what: &str) -> LoadReport {
         (last_seq, links, host_levels, host_pauses, importance, registered)
     };
     assert_eq!(facts(&loaded), facts(&expected), "{what}");
-    let groups = |selector: &Selector| {
-        let learned = selector.learned();
-        let encode = |rows: &EvidenceSnapshot| encode_group(rows).bytes;
-        learned.evidence.image_in_groups(&learned.registry, AT, &[], 1, encode)
-    };
-    let (own, other) = (groups(&few), groups(&all));
+    let (own, other) = (groups(&few, AT), groups(&all, AT));
     assert_eq!(own.0.difference(&other.0), None, "{what}");
     assert_eq!(own, other, "{what}");
     assert_eq!(few.learned().evidence.keys_seen(), all.key_count() as u64, "{what}");

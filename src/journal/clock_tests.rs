@@ -71,7 +71,7 @@ fn assert_readable(dir: &Path, half_life_days: f64, clock: Timestamp, recorded: 
             "under {clock:?}: {weights:?}"
         );
     }
-    let mut fold = Fold::begin(FoldStart::newest(dir).unwrap(), selector.learned(), clock);
+    let mut fold = Fold::begin(FoldStart::newest(dir).unwrap(), selector.learned(), clock).unwrap();
     fold.advance(dir, blank(half_life_days, clock).learned(), u64::MAX, clock, &mut |_| {})
         .unwrap();
     let mut counted = 0;
@@ -187,7 +187,7 @@ proptest! {
 /// Folds the log, changes the result, and writes it as a snapshot without any check.
 fn write_unchecked(dir: &Path, change: impl Fn(&mut SnapshotContents)) {
     let selector = blank(30.0, TRUTH);
-    let mut fold = Fold::begin(FoldStart::newest(dir).unwrap(), selector.learned(), TRUTH);
+    let mut fold = Fold::begin(FoldStart::newest(dir).unwrap(), selector.learned(), TRUTH).unwrap();
     fold.advance(dir, selector.learned(), u64::MAX, TRUTH, &mut |_| {}).unwrap();
     let mut contents = fold.contents(selector.learned(), selector.priors(), TRUTH);
     change(&mut contents);

@@ -1,8 +1,10 @@
 //! Tests of a bounded selector that keeps what it evicts.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,9 +14,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::cold_entry::{decode_entry, encode_entry};
 use super::cold_tier::keep_evicted;
-use super::entry_groups::encode_group;
+use super::entry_groups::{EncodedGroup, encode_group};
 use super::fetcher_numbers::FetcherNumbers;
-use super::maintenance::{CompactOptions, compact, snapshot};
+use super::maintenance::verify::verify_within;
+use super::maintenance::{CompactOptions, RefoldReport, compact, snapshot};
 use super::{Journal, JournalOptions, load};
 use crate::evidence::cold_tier::ColdTier;
 use crate::evidence::{Entry, EvidenceSnapshot};
@@ -32,6 +35,7 @@ pub(super) const FETCHERS: [&str; 3] = ["direct_access", "playwright", "flare_so
 #[derive(Clone, Debug, Default)]
 struct MemoryTier {
     copies: Arc<Mutex<BTreeMap<u64, Vec<u8>>>>,
+    written: Arc<AtomicU64>,
     is_full: Arc<AtomicBool>,
     is_unreadable: Arc<AtomicBool>,
 }
@@ -43,6 +47,7 @@ impl ColdTier for MemoryTier {
         if self.is_full.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        self.written.fetch_add(1, Ordering::Relaxed);
         self.copies.lock().unwrap().insert(key, bytes);
         Ok(())
     }
@@ -55,11 +60,10 @@ impl ColdTier for MemoryTier {
         Ok(copies.get(&key).map(|bytes| decode_entry(bytes, &FetcherNumbers::default()).unwrap()))
     }
 
-    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry)) -> io::Result<()> {
+    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry) -> ControlFlow<()>) -> io::Result<()> {
         let copies = self.copies.lock().unwrap().clone();
-        copies.iter().for_each(|(key, bytes)| {
-            f(*key, decode_entry(bytes, &FetcherNumbers::default()).unwrap())
-        });
+        let decode = |bytes| decode_entry(bytes, &FetcherNumbers::default()).unwrap();
+        let _ = copies.iter().try_for_each(|(key, bytes)| f(*key, decode(bytes)));
         Ok(())
     }
 
@@ -75,7 +79,7 @@ pub(super) fn builder(max_keys: Option<usize>) -> SelectorBuilder {
 /// Returns a selector that keeps what it evicts in a folder.
 fn bounded(max_keys: usize) -> (Selector, TempDir) {
     let (selector, dir) = (builder(Some(max_keys)).build().unwrap(), tempfile::tempdir().unwrap());
-    keep_evicted(dir.path(), selector.learned()).unwrap();
+    keep_evicted(dir.path(), selector.learned(), &Arc::default()).unwrap();
     (selector, dir)
 }
 
@@ -115,6 +119,22 @@ pub(super) fn image(selector: &Selector, as_of: Timestamp) -> EvidenceSnapshot {
     selector.learned().evidence.image(&selector.learned().registry, as_of, &[])
 }
 
+/// Returns an image without the entries of the map, and these in groups as a snapshot has them.
+pub(super) fn groups(selector: &Selector, as_of: Timestamp) -> (EvidenceSnapshot, Vec<Vec<u8>>) {
+    let (learned, mut groups) = (selector.learned(), Vec::new());
+    let mut sink = |group: EncodedGroup| {
+        groups.push(group.bytes);
+        Ok::<(), Infallible>(())
+    };
+    let Ok(image) = learned.evidence.image_in_groups(
+        &learned.registry,
+        (as_of, &[]),
+        2,
+        (encode_group, &mut sink),
+    );
+    (image, groups)
+}
+
 #[test]
 fn decisions_and_snapshots_are_those_of_an_unbounded_selector() {
     let sites = 1000;
@@ -135,12 +155,7 @@ fn decisions_and_snapshots_are_those_of_an_unbounded_selector() {
     assert!(few.evicted_keys() > 4 * sites as u64, "{}", few.evicted_keys());
     assert_eq!(few.learned().evidence.keys_seen(), all.key_count() as u64);
     assert_eq!(image(&few, now), image(&all, now));
-    let groups = |selector: &Selector| {
-        let learned = selector.learned();
-        let encode = |rows: &EvidenceSnapshot| encode_group(rows).bytes;
-        learned.evidence.image_in_groups(&learned.registry, now, &[], 2, encode)
-    };
-    assert_eq!(groups(&few), groups(&all));
+    assert_eq!(groups(&few, now), groups(&all, now));
     for site in 0..sites {
         for page in 0..4 {
             let (url, context) = (url(site, page), SelectContext::first_attempt(now));
@@ -334,4 +349,164 @@ fn a_decision_alone_brings_nothing_back() {
     };
     assert!((0..100).filter(|site| weights(*site).total > 0.0).count() > 50);
     assert!(few.learned().evidence.cold_counts().brought_back > before.brought_back);
+}
+
+/// A verification held both snapshots and the evidence of all records in memory. In a folder, it
+/// finds the same.
+#[test]
+fn a_verification_with_most_keys_on_disk_finds_what_one_in_memory_finds() {
+    let (dir, sites) = (tempfile::tempdir().unwrap(), 6000);
+    let dir = dir.path();
+    let write = |numbers: std::ops::Range<usize>| {
+        let (journal, _) = Journal::open(dir, JournalOptions::default()).unwrap();
+        // The threads of a fold take turns at what sites have in common.
+        numbers
+            .map(|number| attempt(number, sites))
+            .filter(|made| !made.url.contains("github.io"))
+            .for_each(|made| journal.append_attempt(&made).map(drop).unwrap());
+        journal.close().unwrap();
+    };
+    let now = NOW.saturating_add(Duration::from_secs(20 * 12_000));
+    let verified = || {
+        let verify = |max_keys| verify_within(dir, max_keys, &mut |_, _| {}).unwrap();
+        let (few, all) = (verify(50), verify(usize::MAX));
+        assert_eq!(few, all);
+        let left = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name());
+        assert!(!left.into_iter().any(|name| name.to_string_lossy().starts_with("cold-verify")));
+        few.refold
+    };
+    write(0..9000);
+    let taken = snapshot(dir, &unbounded(), now, &mut |_, _| {}).unwrap();
+    assert!(taken.entries > 4096, "more than a group: {taken:?}");
+    assert_eq!(verified(), RefoldReport::Same { records: taken.records });
+    write(9000..12_000);
+    let taken = snapshot(dir, &unbounded(), now, &mut |_, _| {}).unwrap();
+    assert_eq!(verified(), RefoldReport::Same { records: taken.records });
+    // A snapshot without the last group of domains, and one with a changed day.
+    let found = fetchwise_log::load_snapshot(dir).unwrap().snapshot.unwrap();
+    let sections: Vec<_> =
+        found.sections().iter().map(|of| (of.kind, found.read(of).unwrap())).collect();
+    let is_of_domains = |(kind, bytes): &(u32, Vec<u8>)| *kind == 3 && bytes[0] == 4;
+    let last = sections.iter().rposition(is_of_domains).unwrap();
+    let mut without = sections.clone();
+    without.remove(last);
+    let mut changed = sections;
+    let first = changed.iter().position(is_of_domains).unwrap();
+    let at = changed[first].1.len() - 3;
+    changed[first].1[at] += 1;
+    for sections in [without, changed] {
+        let maintenance = fetchwise_log::Maintenance::lock(dir).unwrap();
+        maintenance.write_snapshot(found.meta(), &super::snapshot::sections(&sections)).unwrap();
+        drop(maintenance);
+        let refold = verified();
+        assert!(
+            matches!(&refold, RefoldReport::Differs { what } if what.contains("days")),
+            "{refold:?}"
+        );
+    }
+}
+
+/// An entry that came back only to be read was written again when it left memory.
+#[test]
+fn only_changed_entries_are_written_when_they_leave_memory() {
+    let (sites, tier) = (400, MemoryTier::default());
+    let few = builder(Some(20)).build().unwrap();
+    few.learned().evidence.keep_evicted_in(Box::new(tier.clone()));
+    (0..4 * sites).for_each(|number| few.observe(&attempt(number, sites)));
+    let read_all = || {
+        let before = few.learned().evidence.cold_counts().brought_back;
+        for site in 0..sites {
+            few.prefetch([&url(site, 0)]);
+            let _ = few.host_pause(url(site, 0).host_str().unwrap());
+        }
+        assert!(few.learned().evidence.cold_counts().brought_back > before + sites as u64 / 2);
+        tier.written.load(Ordering::Relaxed)
+    };
+    // What was changed and is in memory leaves it.
+    let written = read_all();
+    assert_eq!(read_all(), written);
+    // What an attempt changes is written once.
+    few.observe(&attempt(0, sites));
+    let changed = read_all();
+    assert!((written + 1..written + 20).contains(&changed), "{written}, {changed}");
+    assert_eq!(read_all(), changed);
+    let all = unbounded();
+    (0..4 * sites).chain([0]).for_each(|number| all.observe(&attempt(number, sites)));
+    let now = NOW.saturating_add(Duration::from_secs(20 * 4 * sites as u64));
+    assert_eq!(image(&few, now), image(&all, now));
+}
+
+/// A disk that failed under evicted evidence showed in a counter and nowhere else.
+#[test]
+fn a_disk_that_fails_under_evicted_evidence_is_in_the_health_until_it_works_again() {
+    use super::Health;
+    use fetchwise_testsite::poll::until_blocking;
+
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let few = builder(Some(20)).keep_evicted(&journal).build().unwrap();
+    let (folder, elsewhere, sites) = (dir.path().join("cold"), dir.path().join("moved"), 4000);
+    let mut number = 0;
+    let mut observe = || {
+        (number..number + 500).for_each(|number| few.observe(&attempt(number, sites)));
+        number += 500;
+    };
+    observe();
+    assert_eq!(journal.health(), Health::Good);
+    // No file can be made.
+    std::fs::rename(&folder, &elsewhere).unwrap();
+    until_blocking("the failure shows", || {
+        observe();
+        journal.health() != Health::Good
+    });
+    let said = |what: &str| match journal.health() {
+        Health::Degraded { reason, storage_full: false } => {
+            assert!(reason.starts_with("evidence on disk: cannot "), "{reason}");
+            assert!(
+                reason.contains(folder.to_str().unwrap()) && reason.ends_with(what),
+                "{reason}"
+            );
+        }
+        other => panic!("{other:?}"),
+    };
+    said("it stays in memory until the disk accepts it; check the disk");
+    assert_eq!(journal.log_health(), Health::Good, "attempts reach the disk");
+    // The thread that writes tries again by itself.
+    std::fs::rename(&elsewhere, &folder).unwrap();
+    until_blocking("the health is good again", || journal.health() == Health::Good);
+    until_blocking("there are files", || {
+        observe();
+        std::fs::read_dir(&folder).unwrap().count() > 3
+    });
+    for file in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if file.extension().is_some() {
+            std::fs::write(&file, vec![0; file.metadata().unwrap().len() as usize]).unwrap();
+        }
+    }
+    until_blocking("wrong bytes are found", || {
+        (0..sites)
+            .inspect(|site| few.prefetch([&url(*site, 0)]))
+            .any(|_| journal.evidence_health() != Health::Good)
+    });
+    let Health::Degraded { reason, .. } = journal.evidence_health() else { panic!() };
+    assert!(reason.contains("restart fetchwise") || reason.contains("check the disk"), "{reason}");
+}
+
+/// A start removed what a killed process had left before it went on: gigabytes, in seconds.
+#[test]
+fn what_a_killed_process_has_left_is_removed_in_the_background() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("cold");
+    std::fs::create_dir(&folder).unwrap();
+    // Whatever is in it, nothing of it counts.
+    let left = [folder.join("run-0000000000000007.fwc"), folder.join("MANIFEST")];
+    left.iter().for_each(|file| std::fs::write(file, b"left").unwrap());
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let few = builder(Some(20)).keep_evicted(&journal).build().unwrap();
+    fetchwise_testsite::poll::until_blocking("the files are gone", || {
+        left.iter().all(|file| !file.exists())
+    });
+    (0..1000).for_each(|number| few.observe(&attempt(number, 400)));
+    assert!(few.learned().evidence.keys_seen() > 400);
+    assert_eq!(journal.health(), super::Health::Good);
 }

@@ -2,16 +2,18 @@
 //!
 //! Owns: the folders, and the thread that merges the files of one.
 //!
-//! Invariants: the folder of a process begins empty, because the log fills it again, or a
-//! checkpoint from another folder does. Nobody who records or decides waits for a merge.
+//! Invariants: the folder of a process counts as empty at first, because the log fills it again, or
+//! a checkpoint from another folder does. Nobody who records, decides or starts waits for a merge
+//! or for the removal of files.
 //!
 //! Must not know: which entries leave memory, and when a checkpoint fits.
 
 use std::any::Any;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -22,6 +24,7 @@ use fetchwise_log::{Error as LogError, Throttle, lower_thread_priority};
 use super::cold_entry::{decode_entry, encode_entry};
 use super::error::JournalError;
 use super::fetcher_numbers::FetcherNumbers;
+use super::store_health::{Operation, StoreHealth};
 use super::write::Journal;
 use crate::evidence::cold_tier::ColdTier;
 use crate::evidence::{Entry, Learned};
@@ -33,6 +36,9 @@ const FOLDER: &str = "cold";
 const CHECKPOINT_FOLDER: &str = "cold-checkpoint";
 /// Folder of maintenance, while it works.
 const MAINTENANCE_FOLDER: &str = "cold-maintenance";
+/// Folders of checks, which run without a lock: with a number behind it, the first that is free.
+const CHECK_FOLDER: &str = "cold-verify";
+const MAX_CHECKS: u32 = 16;
 /// Bytes of a buffer for each entry that is written before the thread looks for buffers to write
 /// and files to merge: fewer than fill a buffer.
 const BUFFER_BYTES_PER_STEP: usize = 256;
@@ -43,6 +49,8 @@ const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
 /// Longest wait for the process before: it may have closed its journal a moment earlier than this
 /// folder.
 const LOCKED_FOR: Duration = Duration::from_secs(5);
+/// Wait before files that could not be written are tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl SelectorBuilder {
     /// Keeps the evidence that [`max_keys`](SelectorBuilder::max_keys) evicts on disk, in the
@@ -54,14 +62,19 @@ impl SelectorBuilder {
     /// Without a limit on keys it does nothing.
     #[must_use]
     pub fn keep_evicted(self, journal: &Journal) -> Self {
-        let dir = journal.dir().to_owned();
-        self.opened_by(move |selector| Ok(keep_evicted(&dir, selector.learned())?))
+        let (dir, health) = (journal.dir().to_owned(), Arc::clone(journal.store_health()));
+        self.opened_by(move |selector| Ok(keep_evicted(&dir, selector.learned(), &health)?))
     }
 }
 
 /// Keeps what `learned` evicts in the data directory `dir`, whose journal this process has open.
-pub(super) fn keep_evicted(dir: &Path, learned: &Learned) -> Result<(), JournalError> {
-    keep_in(&dir.join(FOLDER), learned)
+/// `health` is told what fails.
+pub(super) fn keep_evicted(
+    dir: &Path,
+    learned: &Learned,
+    health: &Arc<StoreHealth>,
+) -> Result<(), JournalError> {
+    keep_in(&dir.join(FOLDER), learned, health)
 }
 
 /// The folder of a maintenance command, which is removed at its end.
@@ -73,8 +86,27 @@ impl MaintenanceFolder {
     /// maintenance is held.
     pub(super) fn keep_evicted(dir: &Path, learned: &Learned) -> Result<Self, JournalError> {
         let folder = Self(dir.join(MAINTENANCE_FOLDER));
-        keep_in(&folder.0, learned)?;
+        keep_in(&folder.0, learned, &Arc::default())?;
         Ok(folder)
+    }
+
+    /// Keeps what `learned` evicts in a folder of the data directory `dir` that no other process
+    /// uses. No lock is held.
+    pub(super) fn for_check(dir: &Path, learned: &Learned) -> Result<Self, JournalError> {
+        let options = options(learned.max_keys().unwrap_or(usize::MAX));
+        let mut number = 0;
+        loop {
+            let folder = dir.join(format!("{CHECK_FOLDER}-{number}"));
+            match ColdStore::open_empty(&folder, options.clone()) {
+                Err(ColdError::Locked { .. }) if number < MAX_CHECKS => number += 1,
+                opened => {
+                    let store = opened.map_err(unusable)?;
+                    let folder = Self(folder);
+                    keep_in_scratch(store, &options, learned, &Arc::default())?;
+                    return Ok(folder);
+                }
+            }
+        }
     }
 }
 
@@ -85,14 +117,24 @@ impl Drop for MaintenanceFolder {
     }
 }
 
-fn keep_in(dir: &Path, learned: &Learned) -> Result<(), JournalError> {
+fn keep_in(dir: &Path, learned: &Learned, health: &Arc<StoreHealth>) -> Result<(), JournalError> {
     let Some(max_keys) = learned.max_keys() else { return Ok(()) };
     let options = options(max_keys);
-    let store = open(dir, &options).map_err(unusable)?;
-    store.clear();
-    learned
-        .evidence
-        .keep_evicted_in(Box::new(StoreTier::start(store, &options, true).map_err(unusable)?));
+    // What a process that was killed has left is removed by the thread that merges: it may be
+    // gigabytes.
+    let store = unless_locked(|| ColdStore::open_empty(dir, options.clone())).map_err(unusable)?;
+    keep_in_scratch(store, &options, learned, health)
+}
+
+/// Keeps what `learned` evicts in an empty store.
+fn keep_in_scratch(
+    store: ColdStore,
+    options: &ColdOptions,
+    learned: &Learned,
+    health: &Arc<StoreHealth>,
+) -> Result<(), JournalError> {
+    let tier = StoreTier::start(store, options, true, Arc::clone(health)).map_err(unusable)?;
+    learned.evidence.keep_evicted_in(Box::new(tier));
     Ok(())
 }
 
@@ -104,7 +146,7 @@ pub(super) fn checkpoint_folder(dir: &Path) -> PathBuf {
 /// Opens the store of the checkpoint of the data directory `dir`. Waits for a process that is about
 /// to close it.
 pub(super) fn open_checkpoint(dir: &Path) -> Result<ColdStore, ColdError> {
-    open(&checkpoint_folder(dir), &ColdOptions::default())
+    unless_locked(|| ColdStore::open(&checkpoint_folder(dir), ColdOptions::default()))
 }
 
 /// Keeps what `learned` evicts in the store of a checkpoint, which has the entries of `inherited`
@@ -115,7 +157,8 @@ pub(super) fn keep_in_checkpoint(
     fetchers: FetcherNumbers,
     inherited: u64,
 ) -> Result<(), JournalError> {
-    let tier = StoreTier::start(store, &ColdOptions::default(), false).map_err(unusable)?;
+    let tier = StoreTier::start(store, &ColdOptions::default(), false, Arc::default())
+        .map_err(unusable)?;
     let _ = tier.fetchers.set(fetchers);
     learned.evidence.keep_evicted_in(Box::new(tier));
     learned.evidence.inherit(inherited);
@@ -134,10 +177,11 @@ fn options(max_keys: usize) -> ColdOptions {
     options
 }
 
-fn open(dir: &Path, options: &ColdOptions) -> Result<ColdStore, ColdError> {
+/// Opens a store, and waits for one that is about to be closed.
+fn unless_locked(open: impl Fn() -> Result<ColdStore, ColdError>) -> Result<ColdStore, ColdError> {
     let begun = Instant::now();
     loop {
-        match ColdStore::open(dir, options.clone()) {
+        match open() {
             Err(ColdError::Locked { .. }) if begun.elapsed() < LOCKED_FOR => {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -155,8 +199,7 @@ pub(super) struct StoreTier {
     written: AtomicU64,
     /// Number of entries after which the thread is woken.
     entries_per_step: u64,
-    /// Whether a failure was reported. The evidence counts the others.
-    has_failed: AtomicBool,
+    health: Arc<StoreHealth>,
     /// Whether nobody needs the entries at the end.
     is_scratch: bool,
     /// Wakes the thread; none at the end.
@@ -165,25 +208,33 @@ pub(super) struct StoreTier {
 }
 
 impl StoreTier {
-    fn start(store: ColdStore, options: &ColdOptions, is_scratch: bool) -> Result<Self, ColdError> {
+    fn start(
+        store: ColdStore,
+        options: &ColdOptions,
+        is_scratch: bool,
+        health: Arc<StoreHealth>,
+    ) -> Result<Self, ColdError> {
         let entries_per_step = (options.buffer_bytes / BUFFER_BYTES_PER_STEP) as u64;
         let (store, (wake, woken)) = (Arc::new(store), sync_channel(1));
-        let merged = Arc::clone(&store);
-        let thread =
-            Builder::new().name("fetchwise-cold".to_owned()).spawn(move || merge(&merged, &woken));
+        let merged = (Arc::clone(&store), Arc::clone(&health));
+        let thread = Builder::new()
+            .name("fetchwise-cold".to_owned())
+            .spawn(move || merge((&merged.0, &merged.1), &woken));
         let thread = thread.map_err(|source| ColdError::Io {
             action: "start a thread for",
             path: PathBuf::from(FOLDER),
             source,
         })?;
-        let (written, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let written = AtomicU64::new(0);
+        // There may be files of an earlier process to remove.
+        let _ = wake.try_send(());
         let (wake, thread) = (Some(wake), Some(thread));
         Ok(Self {
             store,
             fetchers: OnceLock::new(),
             written,
             entries_per_step,
-            has_failed,
+            health,
             is_scratch,
             wake,
             thread,
@@ -201,42 +252,64 @@ impl StoreTier {
         self.fetchers.get_or_init(FetcherNumbers::default)
     }
 
-    /// Merges what is due, then makes what was put until now durable, under this tag.
+    /// Makes what was put until now durable, under this tag. Then merges what is due: the
+    /// checkpoint goes on with the merged files, so that the former ones can go one by one.
     pub(super) fn checkpoint(
         &self,
         tag: &[u8],
         throttle: Option<&Throttle>,
     ) -> Result<(), JournalError> {
+        self.store.checkpoint(tag).map_err(unusable)?;
         while self.store.maintain().map_err(unusable)? {
             if throttle.is_some_and(|throttle| !throttle.checkpoint()) {
                 return Err(LogError::Stopped.into());
             }
         }
-        self.store.checkpoint(tag).map_err(unusable)
+        Ok(())
     }
 
-    /// Reports the first failure.
-    fn failed(&self, what: &str, error: ColdError) -> io::Error {
-        // Relaxed: two reports at once do no harm.
-        if !self.has_failed.swap(true, Ordering::Relaxed) {
-            crate::trace::cold_tier_failed(what, &error);
-        }
+    /// Takes note of a failure, and reports the first of several.
+    fn failed(&self, what: Operation, error: ColdError) -> io::Error {
+        report(&self.health, what, &error);
         io::Error::other(error)
     }
 }
 
-/// Merges files whenever it is woken.
-fn merge(store: &ColdStore, woken: &Receiver<()>) {
+fn report(health: &StoreHealth, what: Operation, error: &ColdError) {
+    if health.failed(what, error) {
+        crate::trace::cold_tier_failed(what.name(), error);
+    }
+}
+
+/// Merges files whenever it is woken. After a failure it tries again by itself.
+fn merge((store, health): (&ColdStore, &StoreHealth), woken: &Receiver<()>) {
     lower_thread_priority();
-    while woken.recv().is_ok() {
+    let mut is_failing = false;
+    loop {
+        let waited = if is_failing {
+            match woken.recv_timeout(RETRY_AFTER) {
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(()) | Err(RecvTimeoutError::Timeout) => Ok(()),
+            }
+        } else {
+            woken.recv()
+        };
+        if waited.is_err() {
+            return;
+        }
+        is_failing = false;
         loop {
             match store.maintain() {
                 Ok(true) => {}
-                Ok(false) => break,
+                Ok(false) => {
+                    health.succeeded(Operation::Merge);
+                    health.succeeded(Operation::Write);
+                    break;
+                }
                 Err(error) => {
-                    // Entries that no longer fit into memory are counted by who writes them. The
-                    // next step tries again.
-                    crate::trace::cold_tier_failed("merge", &error);
+                    // Entries that no longer fit into memory are counted by who writes them.
+                    report(health, Operation::Merge, &error);
+                    is_failing = true;
                     break;
                 }
             }
@@ -262,7 +335,8 @@ impl ColdTier for StoreTier {
         if !encode_entry(entry, self.fetchers(), &mut bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a weight is not finite"));
         }
-        self.store.put(key, &bytes).map_err(|error| self.failed("write", error))?;
+        self.store.put(key, &bytes).map_err(|error| self.failed(Operation::Write, error))?;
+        self.health.succeeded(Operation::Write);
         // Relaxed: a count that nothing else depends on.
         if self.written.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.entries_per_step)
             && let Some(wake) = &self.wake
@@ -275,17 +349,24 @@ impl ColdTier for StoreTier {
 
     fn get(&self, key: u64) -> io::Result<Option<Entry>> {
         let decode = |bytes: &[u8]| decode_entry(bytes, self.fetchers());
-        let found = self.store.get(key, decode).map_err(|error| self.failed("read", error))?;
+        let found =
+            self.store.get(key, decode).map_err(|error| self.failed(Operation::Read, error))?;
+        self.health.succeeded(Operation::Read);
         found.map(|entry| entry.ok_or_else(no_entry)).transpose()
     }
 
-    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry)) -> io::Result<()> {
-        self.store
-            .for_each_sorted(0..=u64::MAX, |key, bytes| {
-                f(key, decode_entry(bytes, self.fetchers()).ok_or_else(|| Failed(no_entry()))?);
-                Ok(())
-            })
-            .map_err(|Failed(error)| error)
+    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry) -> ControlFlow<()>) -> io::Result<()> {
+        let read = self.store.for_each_sorted(0..=u64::MAX, |key, bytes| {
+            let entry = decode_entry(bytes, self.fetchers());
+            match f(key, entry.ok_or_else(|| ReadEnd::Failed(no_entry()))?) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(ReadEnd::Stopped),
+            }
+        });
+        match read {
+            Ok(()) | Err(ReadEnd::Stopped) => Ok(()),
+            Err(ReadEnd::Failed(error)) => Err(error),
+        }
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -294,11 +375,14 @@ impl ColdTier for StoreTier {
 }
 
 /// Why an iteration ended early.
-struct Failed(io::Error);
+enum ReadEnd {
+    Stopped,
+    Failed(io::Error),
+}
 
-impl From<ColdError> for Failed {
+impl From<ColdError> for ReadEnd {
     fn from(error: ColdError) -> Self {
-        Self(io::Error::other(error))
+        Self::Failed(io::Error::other(error))
     }
 }
 

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fetchwise_log::{
-    BlockFold, BlockRecord, Error as LogError, OwnedBlock, Progress, Reader, RecordRef, Throttle,
-    TornTail, UnpackError,
+    BlockFold, BlockRecord, Error as LogError, OwnedBlock, Progress, Reader, RecordRef,
+    SnapshotMeta, Throttle, TornTail, UnpackError,
 };
 
 use super::entry::{
@@ -28,8 +28,9 @@ use super::schema::{
 };
 use super::snapshot::{self, SnapshotContents};
 use crate::evidence::evidence_snapshot::EvidenceSnapshot;
+use crate::evidence::snapshot_groups::GroupSink;
 use crate::evidence::{Evidence, Learned, Observation, SignalObservation};
-use crate::journal::entry_groups::{EncodedGroup, GroupTotals, decode_group, encode_group};
+use crate::journal::entry_groups::{EncodedGroup, GroupTotals, encode_group};
 use crate::journal::key_estimate::KeyEstimate;
 use crate::journal::outcome_counts::OutcomeCounts;
 use crate::journal::recovery_point::FoldStart;
@@ -85,11 +86,10 @@ pub(super) struct Fold {
     pub(super) throttle: Option<Arc<Throttle>>,
 }
 
-/// What a snapshot is written of.
-pub(super) struct EncodedSnapshot {
+/// What a snapshot has besides the groups of entries, which were passed on.
+pub(super) struct WithoutGroups {
     /// Everything but the entries of domains, and the totals of those.
     pub(super) contents: SnapshotContents,
-    pub(super) groups: Vec<EncodedGroup>,
     /// Whether all weights are finite.
     pub(super) is_finite: bool,
     /// Whether all evidence that left memory was read.
@@ -115,22 +115,31 @@ fn keep_last<K: Eq + Hash, V>(all: &mut LastBySeq<K, V>, key: K, seq: u64, value
 impl Fold {
     /// Begins with a snapshot, or with nothing. Loads the snapshot into `learned`. Times after
     /// `present` come from a wrong clock and count as `present`.
-    pub(super) fn begin(start: FoldStart, learned: &Learned, present: Timestamp) -> Self {
+    ///
+    /// # Errors
+    /// When the snapshot cannot be read. Then a part of it may be in `learned`.
+    pub(super) fn begin(
+        start: FoldStart,
+        learned: &Learned,
+        present: Timestamp,
+    ) -> Result<Self, JournalError> {
         let reader = start.reader;
         learned.evidence.move_landmark_near(present);
-        let Some(contents) = start.contents else { return Self { reader, ..Self::default() } };
+        let Some(contents) = start.contents else { return Ok(Self { reader, ..Self::default() }) };
         match &start.snapshot {
             Some(found) => {
                 let (groups, keys) = (snapshot::groups(found), contents.grouped.entries as usize);
                 let from = (&contents.image, &groups[..], keys);
-                learned.evidence.absorb_groups(from, &learned.registry, present, |group, rows| {
-                    // The start has found all groups valid.
-                    let _ = decode_group(group, rows);
-                });
+                learned.evidence.absorb_groups(
+                    from,
+                    &learned.registry,
+                    present,
+                    |group, rows| snapshot::read_group(found, group, rows),
+                )?;
             }
             None => learned.evidence.absorb(&contents.image, &learned.registry, present),
         }
-        Self::of(contents, reader, present)
+        Ok(Self::of(contents, reader, present))
     }
 
     /// Returns the fold that these contents are of, whose evidence is there already. `reader` was
@@ -188,6 +197,7 @@ impl Fold {
     }
 
     /// Returns what the fold has learned, as a snapshot holds it, with these priors.
+    #[cfg(test)]
     pub(super) fn contents(
         &self,
         learned: &Learned,
@@ -209,29 +219,60 @@ impl Fold {
         )
     }
 
-    /// Returns the same as it is written: with the entries of domains in groups that are encoded
-    /// already.
-    pub(super) fn encoded(
+    /// Returns the same without the entries of domains: the results of `f` for these, in groups, are
+    /// passed to `sink`. An error of `sink` ends it. Memory holds a few groups at a time.
+    pub(super) fn contents_in_groups<T: Send, E>(
         &self,
-        learned: &Learned,
-        priors: &[Prior],
+        (learned, priors): (&Learned, &[Prior]),
         now: Timestamp,
-    ) -> EncodedSnapshot {
+        (f, sink): (impl Fn(&EvidenceSnapshot) -> T + Sync, GroupSink<'_, T, E>),
+    ) -> Result<SnapshotContents, E> {
         let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
         let threads = if self.throttle.is_some() { 1 } else { threads() };
-        let (image, groups) = learned.evidence.image_in_groups(
+        let image = learned.evidence.image_in_groups(
             &learned.registry,
-            self.newest,
-            &fetchers,
+            (self.newest, &fetchers),
             threads,
-            encode_group,
-        );
-        let mut contents = self.contents_with(image, priors, now).without_unknown_hosts(learned);
-        let is_finite = groups.iter().all(|group| group.is_finite) && contents.is_finite();
-        contents.grouped =
-            groups.iter().map(|group| group.totals).fold(GroupTotals::default(), GroupTotals::plus);
+            (f, sink),
+        )?;
+        Ok(self.contents_with(image, priors, now).without_unknown_hosts(learned))
+    }
+
+    /// Returns the same as it is written, with the totals of the groups, which are encoded for
+    /// `sink`.
+    pub(super) fn encoded<E>(
+        &self,
+        (learned, priors): (&Learned, &[Prior]),
+        now: Timestamp,
+        sink: &mut dyn FnMut(EncodedGroup) -> Result<(), E>,
+    ) -> Result<WithoutGroups, E> {
+        let (mut grouped, mut is_finite) = (GroupTotals::default(), true);
+        let mut pass_on = |group: EncodedGroup| {
+            grouped = grouped.plus(group.totals);
+            is_finite &= group.is_finite;
+            sink(group)
+        };
+        let contents =
+            self.contents_in_groups((learned, priors), now, (encode_group, &mut pass_on))?;
+        let contents = SnapshotContents { grouped, ..contents };
+        is_finite &= contents.is_finite();
         let is_whole = learned.evidence.cold_counts().failed_reads == 0;
-        EncodedSnapshot { contents, groups, is_finite, is_whole }
+        Ok(WithoutGroups { contents, is_finite, is_whole })
+    }
+
+    /// Returns the header of a snapshot of what the fold has learned.
+    pub(super) fn snapshot_meta(&self, learned: &Learned, priors: &[Prior]) -> SnapshotMeta {
+        let image = EvidenceSnapshot {
+            decay: Some(learned.evidence.decay()),
+            ..EvidenceSnapshot::default()
+        };
+        SnapshotContents {
+            covers_seq: self.covers_seq,
+            image,
+            priors: priors.to_vec(),
+            ..SnapshotContents::default()
+        }
+        .meta()
     }
 
     fn contents_with(

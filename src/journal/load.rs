@@ -267,7 +267,7 @@ fn load_from(
             None => {
                 let start = start.map_or_else(|| FoldStart::newest(dir), Ok)?;
                 let (present, started) = (start.present(date), start.started.clone());
-                (Fold::begin(start, selector.learned(), present), present, started)
+                (Fold::begin(start, selector.learned(), present)?, present, started)
             }
         };
     fold.advance(dir, selector.learned(), u64::MAX, present, progress)?;

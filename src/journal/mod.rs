@@ -69,6 +69,7 @@ mod recovery_point;
 pub mod replication;
 mod schema;
 mod snapshot;
+mod store_health;
 #[cfg(test)]
 mod tests;
 mod tombstone_cache;

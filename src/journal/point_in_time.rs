@@ -47,13 +47,17 @@ pub fn load_at(
     let newest = newest_snapshot(dir)?;
     let previous = fetchwise_log::load_previous_snapshot(dir)?;
     let cutoff = match &newest {
-        Some(newest) => snapshot::decode(newest)?.cutoff,
+        Some(newest) => snapshot::decode_without_entries(newest)?.cutoff,
         None => None,
     };
     let mut start = FoldStart::default();
-    let is_readable = |found: &Snapshot| snapshot::check(found).is_ok();
-    for found in [newest, previous.filter(is_readable)].into_iter().flatten() {
-        if let Some(fits) = before(&found, moment)? {
+    for (found, is_checked) in
+        newest.map(|found| (found, true)).into_iter().chain(previous.map(|found| (found, false)))
+    {
+        if !is_checked && snapshot::check(&found)?.is_some() {
+            continue;
+        }
+        if let Some(fits) = before(found, moment)? {
             start = fits;
             break;
         }
@@ -62,7 +66,7 @@ pub fn load_at(
     let is_whole = start.contents.is_some() || reader.floor_seq() == 0;
     let missing_before = if is_whole { None } else { cutoff };
     let mut fold =
-        Fold::begin(FoldStart { reader: Some(reader), ..start }, selector.learned(), now);
+        Fold::begin(FoldStart { reader: Some(reader), ..start }, selector.learned(), now)?;
     let (upto, until) = match moment {
         AsOf::At(at) => (u64::MAX, Some(at)),
         AsOf::Before(seq) => (seq.saturating_sub(1), None),
@@ -80,7 +84,7 @@ pub fn load_at(
 }
 
 /// Returns a start from this snapshot, unless the snapshot holds something later than `moment`.
-fn before(found: &Snapshot, moment: AsOf) -> Result<Option<FoldStart>, JournalError> {
+fn before(found: Snapshot, moment: AsOf) -> Result<Option<FoldStart>, JournalError> {
     let start = FoldStart::of(found)?;
     let fits = match (moment, &start.contents) {
         (AsOf::At(at), Some(contents)) => contents.image.as_of <= at,

@@ -71,12 +71,30 @@ impl FoldStart {
     }
 
     /// Returns a start from this snapshot, without a reader.
-    pub(super) fn of(found: &Snapshot) -> Result<Self, JournalError> {
-        let contents = Some(snapshot::decode(found)?);
-        Ok(Self { reader: None, contents, snapshot: None, started: Some(RecoveryPoint::of(found)) })
+    pub(super) fn of(found: Snapshot) -> Result<Self, JournalError> {
+        let contents = Some(snapshot::decode_without_groups(&found)?);
+        let started = Some(RecoveryPoint::of(&found));
+        Ok(Self { reader: None, contents, snapshot: Some(found), started })
+    }
+
+    /// Returns whether the snapshot has evidence of this domain. Cost: a pass over all entries.
+    pub(super) fn has_domain(&self, domain: &str) -> Result<bool, JournalError> {
+        let Some(contents) = &self.contents else { return Ok(false) };
+        let mut rows = contents.image.without_rows();
+        for group in self.snapshot.iter().flat_map(snapshot::groups) {
+            rows.clear_rows();
+            if let Some(found) = &self.snapshot {
+                snapshot::read_group(found, &group, &mut rows)?;
+            }
+            if rows.has_domain(domain) {
+                return Ok(true);
+            }
+        }
+        Ok(contents.image.has_domain(domain))
     }
 
     /// Returns everything that the snapshot holds.
+    #[cfg(test)]
     pub(super) fn whole(self) -> Result<Option<SnapshotContents>, JournalError> {
         match &self.snapshot {
             Some(found) => Ok(Some(snapshot::decode(found)?)),
@@ -89,22 +107,18 @@ impl FoldStart {
 /// counts as damaged, except for one of a newer release, which is left to that release.
 fn load_decoded(dir: &Path) -> Result<(SnapshotSearch, Option<SnapshotContents>), JournalError> {
     let (contents, newer) = (Cell::new(None), Cell::new(None));
-    let search =
-        fetchwise_log::load_snapshot_checked(dir, &|found| match snapshot::decode_without_groups(
-            found,
-        ) {
-            Ok(decoded) => {
-                contents.set(Some(decoded));
-                Ok(())
-            }
-            Err(error) => {
-                let what = error.what;
-                if error.is_newer() {
-                    newer.set(Some(error));
-                }
-                Err(what)
-            }
-        });
+    let check = |found: &Snapshot| match snapshot::decode_without_groups(found) {
+        Ok(decoded) => {
+            contents.set(Some(decoded));
+            Ok(None)
+        }
+        Err(error) if error.is_newer() => {
+            newer.set(Some(error));
+            Ok(Some(snapshot::NEWER))
+        }
+        Err(error) => error.content().map(Some),
+    };
+    let search = fetchwise_log::load_snapshot_checked(dir, &check);
     match newer.take() {
         Some(error) => Err(error.into()),
         None => Ok((search?, contents.take())),

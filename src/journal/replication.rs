@@ -202,7 +202,7 @@ pub fn fold(
     leaves_out: Option<&dyn Fn(u64) -> bool>,
     now: Timestamp,
 ) -> Result<LogEvidence, JournalError> {
-    let mut fold = Fold::begin(FoldStart::newest(dir)?, blank, now);
+    let mut fold = Fold::begin(FoldStart::newest(dir)?, blank, now)?;
     // A record dated years ahead would fade all other weights of its keys to zero before it is
     // retracted.
     let limit = if leaves_out.is_some() { now } else { NO_LIMIT };

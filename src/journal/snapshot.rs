@@ -5,12 +5,12 @@
 //! Invariants: a released section never changes; a new version is added alongside it. Encoded
 //! contents decode to the same. Any bytes decode or are rejected.
 //!
-//! Must not know: files.
+//! Must not know: where a file is, and when one is written.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fetchwise_log::{Section, Snapshot, SnapshotMeta};
+use fetchwise_log::{Error as LogError, Section, Snapshot, SnapshotMeta, StoredSection};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::entry::{FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
@@ -51,7 +51,9 @@ pub(super) mod kind {
 const VERSION: u32 = 1;
 
 /// The problem with a snapshot of a newer release.
-const NEWER: &str = "a newer release of fetchwise wrote it";
+pub(super) const NEWER: &str = "a newer release of fetchwise wrote it";
+
+const BAD_GROUP: &str = "an inconsistent group of entries";
 
 /// Encoding of an absent time.
 const NEVER: i64 = i64::MIN;
@@ -222,17 +224,19 @@ fn pace_columns(paces: &[PaceEntry], to: &mut ColumnWriter) {
 }
 
 /// Converts sections to those of the container.
+#[cfg(test)]
 pub(super) fn sections(encoded: &[(u32, Vec<u8>)]) -> Vec<Section<'_>> {
-    encoded.iter().map(|(kind, bytes)| Section { kind: *kind, version: VERSION, bytes }).collect()
+    encoded.iter().map(|(kind, bytes)| section(*kind, bytes)).collect()
 }
 
-/// Returns the sections of the container for groups of entries.
-pub(super) fn group_sections(groups: &[EncodedGroup]) -> impl Iterator<Item = Section<'_>> {
-    groups.iter().map(|EncodedGroup { bytes, .. }| Section {
-        kind: kind::ENTRY_GROUP,
-        version: VERSION,
-        bytes,
-    })
+/// Returns a section of the container.
+pub(super) fn section(kind: u32, bytes: &[u8]) -> Section<'_> {
+    Section { kind, version: VERSION, bytes }
+}
+
+/// Returns the section of the container for a group of entries.
+pub(super) fn group_section(group: &EncodedGroup) -> Section<'_> {
+    section(kind::ENTRY_GROUP, &group.bytes)
 }
 
 /// Returns a hash of the settings that a fold depends on, and of the priors that decisions were
@@ -245,80 +249,148 @@ fn config_hash(half_life_ms: u64, priors: &[Prior]) -> [u8; 16] {
     xxh3_128(text.as_bytes()).to_le_bytes()
 }
 
-/// Error of a snapshot whose bytes are intact, but which this release cannot decode.
+/// The reason why a snapshot is not decoded.
 #[derive(Debug)]
-pub(super) struct DecodeError {
-    file: PathBuf,
-    pub(super) what: &'static str,
+pub(super) enum DecodeError {
+    /// Its bytes are intact, but this release cannot decode them.
+    Content {
+        /// The file.
+        file: PathBuf,
+        /// The problem.
+        what: &'static str,
+    },
+    /// It could not be read.
+    Read(LogError),
 }
 
 impl DecodeError {
+    fn of(snapshot: &Snapshot, what: &'static str) -> Self {
+        Self::Content { file: snapshot.path().to_owned(), what }
+    }
+
     /// Returns whether a newer release can decode it.
     pub(super) fn is_newer(&self) -> bool {
-        self.what == NEWER
+        matches!(self, Self::Content { what, .. } if *what == NEWER)
+    }
+
+    /// Returns the problem with the content.
+    pub(super) fn content(self) -> Result<&'static str, LogError> {
+        match self {
+            Self::Content { what, .. } => Ok(what),
+            Self::Read(error) => Err(error),
+        }
+    }
+}
+
+impl From<LogError> for DecodeError {
+    fn from(error: LogError) -> Self {
+        Self::Read(error)
     }
 }
 
 impl From<DecodeError> for JournalError {
-    fn from(DecodeError { file, what }: DecodeError) -> Self {
-        Self::Snapshot { file, what }
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Content { file, what } => Self::Snapshot { file, what },
+            DecodeError::Read(error) => error.into(),
+        }
     }
 }
 
-/// Checks that this release can decode a snapshot.
-pub(super) fn check(found: &Snapshot) -> Result<(), &'static str> {
+/// Checks that this release can decode a snapshot. Returns the damage that it finds.
+pub(super) fn check(found: &Snapshot) -> Result<Option<&'static str>, LogError> {
     match decode_without_groups(found) {
         // A newer release can decode it, so it is not damaged.
-        Err(error) if !error.is_newer() => Err(error.what),
-        _ => Ok(()),
+        Err(error) if !error.is_newer() => error.content().map(Some),
+        _ => Ok(None),
     }
 }
 
 /// Decodes a snapshot's sections, with all rows.
+#[cfg(test)]
 pub(super) fn decode(snapshot: &Snapshot) -> Result<SnapshotContents, DecodeError> {
-    decode_with(snapshot, &all_sections(snapshot)?)
-}
-
-/// Decodes a snapshot's sections except for the groups of the map's entries, of which it returns
-/// the totals. The groups are valid.
-pub(super) fn decode_without_groups(snapshot: &Snapshot) -> Result<SnapshotContents, DecodeError> {
-    let mut sections = all_sections(snapshot)?;
-    sections.retain(|(kind, bytes)| {
-        *kind != kind::ENTRY_GROUP || place_of(bytes) != Some(EntryAddress::MAP)
-    });
-    let mut contents = decode_with(snapshot, &sections)?;
-    let refused = |what| DecodeError { file: snapshot.path().to_owned(), what };
-    let groups = groups(snapshot);
-    contents.grouped = totals(&groups, &contents.image)
-        .ok_or_else(|| refused("an inconsistent group of entries"))?;
-    if contents.image.decay.is_none() && !groups.is_empty() {
-        return Err(refused("invalid half-life"));
+    let mut contents = decode_without_groups(snapshot)?;
+    let mut rows = contents.image.without_rows();
+    for group in groups(snapshot) {
+        rows.clear_rows();
+        read_group(snapshot, &group, &mut rows)?;
+        contents.image.append_rows(&rows);
     }
+    contents.grouped = GroupTotals::default();
+    contents.image.days.sort_unstable();
     Ok(contents)
 }
 
-/// Returns the groups of the map's entries of a snapshot.
-pub(super) fn groups(snapshot: &Snapshot) -> Vec<&[u8]> {
-    let all = snapshot
-        .sections()
-        .filter(|section| section.kind == kind::ENTRY_GROUP)
-        .map(|section| section.bytes);
-    all.filter(|bytes| place_of(bytes) == Some(EntryAddress::MAP)).collect()
+/// Decodes a snapshot's sections except for the groups of the map's entries, of which it returns
+/// the totals. The groups are valid. Memory holds a few groups at a time.
+pub(super) fn decode_without_groups(snapshot: &Snapshot) -> Result<SnapshotContents, DecodeError> {
+    let mut contents = decode_without_entries(snapshot)?;
+    let groups = groups(snapshot);
+    if contents.image.decay.is_none() && !groups.is_empty() {
+        return Err(DecodeError::of(snapshot, "invalid half-life"));
+    }
+    let (totals, fixed) = read_groups(snapshot, &groups, &contents.image)?;
+    (contents.grouped, contents.image) = (totals, fixed);
+    Ok(contents)
 }
 
-/// Decodes all groups, with several threads, and returns their totals; `None` if one is not valid.
-fn totals(groups: &[&[u8]], image: &EvidenceSnapshot) -> Option<GroupTotals> {
+/// Decodes a snapshot's sections except for all groups of entries, which are not looked at.
+pub(super) fn decode_without_entries(snapshot: &Snapshot) -> Result<SnapshotContents, DecodeError> {
+    if snapshot.sections().iter().any(|section| section.version != VERSION) {
+        return Err(DecodeError::of(snapshot, NEWER));
+    }
+    let others = snapshot.sections().iter().filter(|section| section.kind != kind::ENTRY_GROUP);
+    let sections = others
+        .map(|section| Ok((section.kind, snapshot.read(section)?)))
+        .collect::<Result<Vec<_>, LogError>>()?;
+    let sections: Vec<(u32, &[u8])> =
+        sections.iter().map(|(kind, bytes)| (*kind, &bytes[..])).collect();
+    decode_with(snapshot, &sections)
+}
+
+/// Returns the groups of entries of a snapshot.
+pub(super) fn groups(snapshot: &Snapshot) -> Vec<StoredSection> {
+    let all = snapshot.sections().iter();
+    all.filter(|section| section.kind == kind::ENTRY_GROUP).copied().collect()
+}
+
+/// Adds the rows of a group to `rows`, if its entries are those of the map. `rows` has the fetchers
+/// and signals of the snapshot.
+pub(super) fn read_group(
+    snapshot: &Snapshot,
+    group: &StoredSection,
+    rows: &mut EvidenceSnapshot,
+) -> Result<(), DecodeError> {
+    let bytes = snapshot.read(group)?;
+    if place_of(&bytes) == Some(EntryAddress::MAP) && decode_group(&bytes, rows).is_none() {
+        return Err(DecodeError::of(snapshot, BAD_GROUP));
+    }
+    Ok(())
+}
+
+/// Decodes all groups, with several threads. Returns the totals of those of the map's entries, and
+/// the image with the rows of the others.
+fn read_groups(
+    snapshot: &Snapshot,
+    groups: &[StoredSection],
+    image: &EvidenceSnapshot,
+) -> Result<(GroupTotals, EvidenceSnapshot), DecodeError> {
     let next = AtomicUsize::new(0);
+    let read = |group: &StoredSection, rows: &mut EvidenceSnapshot| {
+        rows.clear_rows();
+        let bytes = snapshot.read(group)?;
+        let totals =
+            decode_group(&bytes, rows).ok_or_else(|| DecodeError::of(snapshot, BAD_GROUP))?;
+        let is_fixed = place_of(&bytes) != Some(EntryAddress::MAP);
+        Ok::<_, DecodeError>((totals, is_fixed.then(|| rows.clone())))
+    };
     let work = || {
-        let (fetchers, signals) = (image.fetchers.clone(), image.signals.clone());
-        let mut rows = EvidenceSnapshot { fetchers, signals, ..EvidenceSnapshot::default() };
-        let mut done = Vec::new();
+        let (mut rows, mut done) = (image.without_rows(), Vec::new());
         // Relaxed: each index is taken once, and what it stands for does not change.
         while let Some((index, group)) = Some(next.fetch_add(1, Ordering::Relaxed))
             .and_then(|index| Some((index, groups.get(index)?)))
         {
-            rows.clear_rows();
-            done.push((index, decode_group(group, &mut rows)));
+            done.push((index, read(group, &mut rows)));
         }
         done
     };
@@ -336,29 +408,26 @@ fn totals(groups: &[&[u8]], image: &EvidenceSnapshot) -> Option<GroupTotals> {
     });
     // In order, so that the sum is the same each time.
     all.sort_unstable_by_key(|(index, _)| *index);
-    all.into_iter().try_fold(GroupTotals::default(), |sum, (_, totals)| Some(sum.plus(totals?)))
-}
-
-fn all_sections(snapshot: &Snapshot) -> Result<Vec<(u32, &[u8])>, DecodeError> {
-    if snapshot.sections().any(|section| section.version != VERSION) {
-        return Err(DecodeError { file: snapshot.path().to_owned(), what: NEWER });
+    let (mut sum, mut image) = (GroupTotals::default(), image.clone());
+    for (_, read) in all {
+        match read? {
+            (totals, None) => sum = sum.plus(totals),
+            (_, Some(fixed)) => image.append_rows(&fixed),
+        }
     }
-    Ok(snapshot.sections().map(|section| (section.kind, section.bytes)).collect())
+    image.days.sort_unstable();
+    Ok((sum, image))
 }
 
 fn decode_with(
     snapshot: &Snapshot,
     sections: &[(u32, &[u8])],
 ) -> Result<SnapshotContents, DecodeError> {
-    let refused = |what| DecodeError { file: snapshot.path().to_owned(), what };
     let meta = snapshot.meta();
     let half_life = std::time::Duration::from_millis(meta.half_life_ms);
     let decay = Decay::at_landmark(half_life, Timestamp::from_millis(meta.landmark_ms));
     let contents = decode_sections(sections, meta.covers_seq)
-        .ok_or_else(|| refused("inconsistent columns"))?;
-    if decay.is_none() && !contents.image.entries.is_empty() {
-        return Err(refused("invalid half-life"));
-    }
+        .ok_or_else(|| DecodeError::of(snapshot, "inconsistent columns"))?;
     Ok(SnapshotContents { image: EvidenceSnapshot { decay, ..contents.image }, ..contents })
 }
 

@@ -24,6 +24,7 @@ use super::entry::{
 use super::error::JournalError;
 use super::query_key;
 use super::schema::{self, EncodedRecord, SchemaError};
+use super::store_health::StoreHealth;
 use crate::backoff::LinkState;
 use crate::selector::{Released, Selector, Sink, SinkError};
 use fetchwise_pace::{PaceRecord, PaceStore};
@@ -137,6 +138,8 @@ pub struct Journal {
     /// Tombstones appended since the open.
     tombstones: AtomicU64,
     opened_at: u64,
+    /// What fails at the evidence that a selector keeps on disk in the directory.
+    store_health: Arc<StoreHealth>,
 }
 
 impl Journal {
@@ -156,7 +159,15 @@ impl Journal {
         let (rejected, blocks, tombstones) =
             (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         Ok((
-            Self { log, query_hash, rejected, blocks, tombstones, opened_at: recovery.next_seq },
+            Self {
+                log,
+                query_hash,
+                rejected,
+                blocks,
+                tombstones,
+                opened_at: recovery.next_seq,
+                store_health: Arc::default(),
+            },
             recovery,
         ))
     }
@@ -325,9 +336,35 @@ impl Journal {
         self.blocks.load(Ordering::Relaxed)
     }
 
-    /// Returns whether entries reach the disk.
+    /// Returns whether entries reach the disk, and whether evidence that is kept on disk
+    /// ([`keep_evicted`](crate::SelectorBuilder::keep_evicted)) can be written and read. The reason
+    /// of a failure says which of them, and what to do.
     pub fn health(&self) -> Health {
+        match self.log.health() {
+            Health::Good => self.store_health.get(),
+            of_log => of_log,
+        }
+    }
+
+    /// Returns whether entries reach the disk, whatever else fails.
+    pub fn log_health(&self) -> Health {
         self.log.health()
+    }
+
+    /// Returns whether evidence that is kept on disk can be written and read, whatever else fails.
+    pub fn evidence_health(&self) -> Health {
+        self.store_health.get()
+    }
+
+    /// Returns where the health of evidence on disk is noted.
+    pub(super) fn store_health(&self) -> &Arc<StoreHealth> {
+        &self.store_health
+    }
+
+    /// Returns how many merges of the files with evidence have failed.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn failed_merges(&self) -> u64 {
+        self.store_health.failed_merges()
     }
 
     /// Returns how many entries since the open are lost for good: entries that were not accepted,

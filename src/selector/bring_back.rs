@@ -26,7 +26,9 @@ impl Selector {
         let guard = evidence.guard();
         // What is held is not evicted for the next.
         let mut held: Vec<EntryWriter<'_>> = Vec::new();
-        let mut bring = |key: Key| held.extend(evidence.entry_to_change(key, &guard));
+        let mut bring = |key: Key| {
+            held.extend(evidence.entry_to_change(key, &guard).map(EntryWriter::only_held));
+        };
         bring(Key::domain(features.domain));
         if !features.is_site() {
             bring(Key::domain(features.site));

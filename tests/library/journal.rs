@@ -499,11 +499,14 @@ fn verify_detects_a_snapshot_that_differs_from_its_records() {
     let found = fetchwise_log::load_snapshot(dir.path()).unwrap().snapshot.unwrap();
     let mut sections: Vec<(u32, u32, Vec<u8>)> = found
         .sections()
-        .map(|section| (section.kind, section.version, section.bytes.to_vec()))
+        .iter()
+        .map(|section| (section.kind, section.version, found.read(section).unwrap()))
         .collect();
-    // The last group ends with the last day of its last domain, and the number of days without an
-    // entry.
-    let group = &mut sections.iter_mut().rfind(|(kind, _, _)| *kind == 3).unwrap().2;
+    // The last group of domains ends with the last day of its last domain, and the number of days
+    // without an entry.
+    let is_of_domains = |kind: u32, bytes: &[u8]| kind == 3 && bytes[0] == 4;
+    let last = sections.iter_mut().rfind(|(kind, _, bytes)| is_of_domains(*kind, bytes));
+    let group = &mut last.unwrap().2;
     let [.., attempts, _banned, 0] = &mut group[..] else { panic!("a day is missing: {group:?}") };
     *attempts -= 1;
     let maintenance = fetchwise_log::Maintenance::lock(dir.path()).unwrap();

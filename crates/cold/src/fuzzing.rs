@@ -41,7 +41,8 @@ pub fn decode_forged_run(data: &[u8]) -> usize {
 }
 
 fn manifest_of(ids: &[RunId]) -> (String, Vec<u8>) {
-    (MANIFEST.to_owned(), Manifest { tag: Vec::new(), runs: ids.to_vec() }.encode())
+    let manifest = Manifest { tag: Vec::new(), runs: ids.to_vec(), young: ids.len() as u16 };
+    (MANIFEST.to_owned(), manifest.encode())
 }
 
 fn forge_run(input: &mut Input<'_>) -> Vec<u8> {

@@ -32,7 +32,9 @@
 //!
 //! * Entries after the last checkpoint are gone after a restart: the store is a cache of what its
 //!   owner can derive again.
-//! * While runs are merged, and until the next checkpoint, their entries are on disk twice.
+//! * While runs are merged, their entries are on disk twice: an eighth of all entries at most, and
+//!   those of a few buffers. What was put since the last checkpoint is on disk besides what it
+//!   replaces there.
 #![warn(missing_debug_implementations)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -48,6 +50,8 @@ mod merge_policy;
 mod run;
 mod run_format;
 mod run_merge;
+mod run_part;
+mod run_set;
 mod run_writer;
 mod sorted_merge;
 mod store;

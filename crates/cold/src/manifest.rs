@@ -12,7 +12,7 @@ use std::path::Path;
 use fetchwise_log::fs::{Fs, SyncSite, publish, read_full_at};
 
 use crate::error::{Error, Result};
-use crate::fields::{checksum, u32_at, u64_at};
+use crate::fields::{checksum, u16_at, u32_at, u64_at};
 use crate::run::RunId;
 use crate::run_format::{CHECKSUM_LEN, HeaderError, MAJOR, check_start};
 
@@ -28,11 +28,13 @@ const RUN_LEN: usize = 24;
 const MAX_RUNS: usize = 1 << 16;
 
 /// A checkpoint.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) tag: Vec<u8>,
-    /// From the oldest to the newest.
+    /// Those of parts, then the young ones, each from the oldest to the newest.
     pub(crate) runs: Vec<RunId>,
+    /// The number of runs that are young.
+    pub(crate) young: u16,
 }
 
 impl Manifest {
@@ -67,7 +69,8 @@ impl Manifest {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&MAJOR.to_le_bytes());
-        out.extend_from_slice(&[0; 6]);
+        out.extend_from_slice(&self.young.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&(self.runs.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.tag.len() as u32).to_le_bytes());
         out.extend_from_slice(&self.tag);
@@ -83,16 +86,19 @@ impl Manifest {
 
     fn decode(bytes: &[u8]) -> std::result::Result<Self, HeaderError> {
         let body = check_start(&MAGIC, bytes)?;
+        let young = u16_at(body, 10);
         let (runs, tag) = (u32_at(body, 16) as usize, u32_at(body, 20) as usize);
         let parts = body.get(HEAD..).and_then(|rest| rest.split_at_checked(tag));
         let (tag, table) = parts
             .filter(|(_, table)| runs.checked_mul(RUN_LEN) == Some(table.len()))
+            .filter(|_| usize::from(young) <= runs)
             .ok_or(HeaderError::Malformed)?;
         let run_id = |run: &[u8]| RunId {
             number: u64_at(run, 0),
             nonce: u64_at(run, 8),
             len: u64_at(run, 16),
         };
-        Ok(Self { tag: tag.to_vec(), runs: table.chunks_exact(RUN_LEN).map(run_id).collect() })
+        let runs = table.chunks_exact(RUN_LEN).map(run_id).collect();
+        Ok(Self { tag: tag.to_vec(), runs, young })
     }
 }

@@ -19,6 +19,7 @@ use crate::filter::{DESCRIPTOR_LEN, Filter};
 use crate::run_format::{
     CHECKSUM_LEN, HeaderError, PART_LEN, TRAILER_LEN, Trailer, parse_header_page, run_name,
 };
+use crate::run_part::part_of;
 
 /// What a manifest says of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +209,12 @@ impl Run {
         }
         bytes.truncate(len);
         Ok(bytes)
+    }
+
+    /// Returns the part of all keys, as far as the index tells; none if there is none.
+    pub(crate) fn part(&self) -> Option<usize> {
+        let (first, last) = (self.index.first()?, self.index.last()?);
+        Some(part_of(*first)).filter(|part| *part == part_of(*last))
     }
 
     pub(crate) fn damaged(&self, offset: u64, what: &'static str) -> Error {

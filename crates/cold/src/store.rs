@@ -4,7 +4,8 @@
 //!
 //! Invariants: the state's lock is held for a few moves in memory, never for I/O; runs and full
 //! buffers are never changed, so a reader that has them needs no lock; a run that a manifest on
-//! disk may name is not removed.
+//! disk may name is not removed. Locks are taken in the order of `merging`, `checkpointing`,
+//! `writing`, the state.
 //!
 //! Must not know: what values mean.
 
@@ -21,10 +22,10 @@ use crate::block::MAX_VALUE_LEN;
 use crate::buffer::{Buffer, BufferedValue};
 use crate::error::{Error, Result};
 use crate::manifest::{MANIFEST, MAX_TAG_LEN, Manifest};
-use crate::merge_policy::due_merge;
 use crate::run::Run;
 use crate::run_format::{parse_run_name, run_name};
 use crate::run_merge::RunMerge;
+use crate::run_set::{DueMerge, Placed, RunSet};
 use crate::run_writer::RunWriter;
 use crate::sorted_merge::{SortedMerge, Source};
 
@@ -78,10 +79,13 @@ pub struct ColdStore {
     state: RwLock<State>,
     /// Held while buffers become a run.
     writing: Mutex<()>,
-    /// Held for a step of maintenance. It is taken before `writing`.
+    /// Held for a step of maintenance.
     merging: Mutex<Option<MergeOfRuns>>,
-    /// Held for a checkpoint. It is taken before `writing`.
-    checkpointing: Mutex<()>,
+    /// Held while a manifest is replaced: the one that is durable; none if it is not known to be,
+    /// or names runs that the state does not have.
+    checkpointing: Mutex<Option<Manifest>>,
+    /// Files of earlier stores, which maintenance removes.
+    leftovers: Mutex<Vec<PathBuf>>,
     _lock: Box<dyn LockGuard + Send + Sync>,
 }
 
@@ -90,8 +94,7 @@ struct State {
     active: Buffer,
     /// Full buffers, from the oldest to the newest. They are newer than every run.
     full: Vec<Arc<Buffer>>,
-    /// From the oldest to the newest.
-    runs: Arc<Vec<Arc<Run>>>,
+    runs: Arc<RunSet>,
     /// The numbers of the runs that a manifest on disk may name, of this store or of the one whose
     /// runs it has adopted.
     pinned: BTreeSet<u64>,
@@ -119,21 +122,9 @@ impl State {
         self.full.iter().map(|buffer| buffer.bytes()).sum()
     }
 
-    /// Returns the runs to merge next.
-    fn due(&self, unit: usize) -> Option<std::ops::Range<usize>> {
-        let sizes: Vec<u64> = self.runs.iter().map(|run| run.id.len).collect();
-        due_merge(&sizes, unit as u64)
-    }
-
     /// Replaces runs by what they were merged into; returns the files that nobody needs any more.
-    fn replace(&mut self, old: &[Arc<Run>], new: Option<Run>) -> Vec<PathBuf> {
-        let mut runs = Vec::clone(&self.runs);
-        let at = old
-            .first()
-            .and_then(|first| runs.iter().position(|run| Arc::ptr_eq(run, first)))
-            .unwrap_or(runs.len());
-        runs.splice(at..at + old.len().min(runs.len() - at), new.map(Arc::new));
-        self.runs = Arc::new(runs);
+    fn replace(&mut self, old: &[Arc<Run>], new: Vec<Placed>) -> Vec<PathBuf> {
+        Arc::make_mut(&mut self.runs).replace(old, new);
         old.iter()
             .filter(|run| !self.pinned.contains(&run.id.number))
             .map(|run| run.path.clone())
@@ -160,37 +151,64 @@ impl ColdStore {
     ///
     /// As [`ColdStore::open`].
     pub fn open_with(fs: Arc<dyn Fs>, dir: &Path, options: ColdOptions) -> Result<Self> {
-        create_dir_durably(&*fs, dir, |name| name == MANIFEST)
-            .map_err(|(action, path, e)| Error::io(action, path)(e))?;
-        let lock_path = dir.join(LOCK);
-        let holder = format!("pid {}\n", std::process::id());
-        let lock = match fs.try_lock(&lock_path, &holder).map_err(Error::io("lock", &lock_path))? {
-            LockAttempt::Held(lock) => lock,
-            LockAttempt::Taken(holder) => {
-                return Err(Error::Locked {
-                    dir: dir.to_owned(),
-                    holder: holder.trim().to_owned(),
-                });
-            }
-        };
+        let lock = lock_dir(&*fs, dir)?;
         let manifest = Manifest::read(&*fs, dir)?;
-        let ids = manifest.as_ref().map_or(&[][..], |manifest| &manifest.runs);
-        let runs = ids
-            .iter()
-            .map(|id| Run::open(&*fs, dir, *id).map(Arc::new))
-            .collect::<Result<Vec<_>>>()?;
-        let pinned: BTreeSet<u64> = ids.iter().map(|id| id.number).collect();
-        let last = remove_others(&*fs, dir, manifest.as_ref(), &pinned)?;
+        let runs = open_runs(&*fs, dir, manifest.as_ref())?;
+        let pinned: BTreeSet<u64> = runs.all().map(|run| run.id.number).collect();
+        let (last, others) = others(&*fs, dir, &pinned)?;
+        if let Some(manifest) = manifest.as_ref().filter(|_| !others.is_empty()) {
+            // If the checkpoint failed at its end, a power loss could bring back the one before,
+            // which needs these runs.
+            manifest.publish(&*fs, dir)?;
+        }
+        for path in others {
+            fs.remove(&path).map_err(Error::io("remove", &path))?;
+        }
+        let state = State { runs: Arc::new(runs), pinned, ..State::default() };
         Ok(Self {
             fs,
             dir: dir.to_owned(),
             options,
-            tag: manifest.map(|manifest| manifest.tag),
+            tag: manifest.as_ref().map(|manifest| manifest.tag.clone()),
             next_number: AtomicU64::new(last.saturating_add(1)),
-            state: RwLock::new(State { runs: Arc::new(runs), pinned, ..State::default() }),
+            state: RwLock::new(state),
             writing: Mutex::new(()),
             merging: Mutex::new(None),
-            checkpointing: Mutex::new(()),
+            checkpointing: Mutex::new(manifest),
+            leftovers: Mutex::default(),
+            _lock: lock,
+        })
+    }
+
+    /// Opens a store without entries in `dir`, whatever another store has left there. Maintenance
+    /// removes what it has left: that takes a while for large files. Such a store is never opened
+    /// with [`open`](ColdStore::open) again, unless it has made a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] if another store has the directory, [`Error::Io`] if it cannot be used.
+    pub fn open_empty(dir: &Path, options: ColdOptions) -> Result<Self> {
+        let fs: Arc<dyn Fs> = Arc::new(RealFs);
+        let lock = lock_dir(&*fs, dir)?;
+        let manifest = dir.join(MANIFEST);
+        match fs.remove(&manifest) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                return Err(Error::io("remove", &manifest)(e));
+            }
+            _ => {}
+        }
+        let (last, leftovers) = others(&*fs, dir, &BTreeSet::new())?;
+        Ok(Self {
+            fs,
+            dir: dir.to_owned(),
+            options,
+            tag: None,
+            next_number: AtomicU64::new(last.saturating_add(1)),
+            state: RwLock::default(),
+            writing: Mutex::new(()),
+            merging: Mutex::new(None),
+            checkpointing: Mutex::new(None),
+            leftovers: Mutex::new(leftovers),
             _lock: lock,
         })
     }
@@ -264,7 +282,7 @@ impl ColdStore {
             state.runs.clone()
         };
         let mut room = Vec::new();
-        for run in runs.iter().rev() {
+        for run in runs.of_key(key) {
             if let Some(value) = run.find(key, &mut room)? {
                 return Ok(value.map(read));
             }
@@ -290,7 +308,7 @@ impl ColdStore {
         };
         let first = *keys.start();
         let buffers = buffers.into_iter().rev().map(|buffer| Ok(Source::buffer(buffer, first)));
-        let runs = runs.iter().rev().map(|run| Source::run(run.clone(), first));
+        let runs = runs.newest_first().map(|run| Source::run(run.clone(), first));
         let mut merge = SortedMerge::new(buffers.chain(runs).collect::<Result<_>>()?);
         while let Some((key, value)) = merge.next()?.filter(|(key, _)| keys.contains(key)) {
             if let Some(value) = value {
@@ -300,9 +318,9 @@ impl ColdStore {
         Ok(())
     }
 
-    /// Does one bounded step of what is due: writes full buffers, and merges some bytes of runs.
-    /// Returns true while more is due. Another caller's step is waited for; nothing else waits for
-    /// it.
+    /// Does one bounded step of what is due: writes full buffers, merges some bytes of runs, and
+    /// removes a file of an earlier store. Returns true while more is due. Another caller's step is
+    /// waited for; nothing else waits for it.
     ///
     /// # Errors
     ///
@@ -314,41 +332,103 @@ impl ColdStore {
         if let Some(mut current) =
             merging.take().map_or_else(|| self.begin_merge(), |merge| Ok(Some(merge)))?
         {
-            if current.merge.step(self.options.step_bytes)? {
-                let run = current.merge.finish()?;
-                let removed = self.write_state().replace(&current.sources, run);
-                self.remove_files(removed);
+            if current.merge.step(self.options.step_bytes, &mut || self.new_run())? {
+                self.end_merge(current)?;
             } else {
                 *merging = Some(current);
             }
         }
+        let is_merging = merging.is_some();
+        drop(merging);
+        let leftover = lock(&self.leftovers).pop();
+        let has_leftover = leftover.is_some();
+        self.remove_files(leftover.into_iter().collect());
+        Ok(has_leftover || is_merging || self.is_more_due())
+    }
+
+    fn is_more_due(&self) -> bool {
+        let may_republish = lock(&self.checkpointing).is_some();
         let state = self.read_state();
-        Ok(merging.is_some()
-            || !state.full.is_empty()
-            || state.due(self.options.buffer_bytes).is_some())
+        let merge = state.runs.due(self.options.buffer_bytes, &state.pinned, may_republish);
+        !state.full.is_empty() || merge.is_some()
     }
 
     fn begin_merge(&self) -> Result<Option<MergeOfRuns>> {
+        let may_republish = lock(&self.checkpointing).is_some();
         let state = self.read_state();
-        let Some(range) = state.due(self.options.buffer_bytes) else { return Ok(None) };
-        let keeps_tombstones = range.start > 0;
-        let sources = state.runs[range].to_vec();
+        let due = state.runs.due(self.options.buffer_bytes, &state.pinned, may_republish);
         drop(state);
+        let Some(DueMerge { sources, has_older }) = due else { return Ok(None) };
         let cursors =
             sources.iter().rev().map(|run| Source::run(run.clone(), 0)).collect::<Result<_>>()?;
-        let merge = RunMerge::new(SortedMerge::new(cursors), self.new_run()?, keeps_tombstones);
+        let merge = RunMerge::into_parts(self.fs.clone(), SortedMerge::new(cursors), has_older);
         Ok(Some(MergeOfRuns { merge, sources }))
     }
 
-    /// Removes all entries. The last checkpoint keeps its own until the next one.
+    /// Lets merged runs take the place of their sources. If the last checkpoint has all sources, it
+    /// has the merged runs instead from then on, and the files of the sources go.
+    fn end_merge(&self, MergeOfRuns { merge, sources }: MergeOfRuns) -> Result<()> {
+        let new = merge.finish()?;
+        let mut checkpoint = lock(&self.checkpointing);
+        let new_numbers: Vec<u64> = new.iter().map(|(_, run)| run.id.number).collect();
+        let named = |manifest: &Manifest| -> Option<BTreeSet<u64>> {
+            let numbers: BTreeSet<u64> = manifest.runs.iter().map(|run| run.number).collect();
+            sources.iter().all(|run| numbers.contains(&run.id.number)).then_some(numbers)
+        };
+        let named = checkpoint.as_ref().and_then(named);
+        let mut state = self.write_state();
+        if named.is_some() {
+            // From now on until the former one is gone for good, either manifest may be on disk.
+            state.pinned.extend(&new_numbers);
+        }
+        let removed = state.replace(&sources, new);
+        let runs = state.runs.clone();
+        drop(state);
+        self.remove_files(removed);
+        let Some(mut numbers) = named else { return Ok(()) };
+        let Some(former) = checkpoint.take() else { return Ok(()) };
+        numbers.retain(|number| sources.iter().all(|run| run.id.number != *number));
+        numbers.extend(new_numbers);
+        let (ids, young) = runs.ids(|number| numbers.contains(&number));
+        let manifest = Manifest { tag: former.tag, runs: ids, young };
+        manifest.publish(&*self.fs, &self.dir)?;
+        *checkpoint = Some(manifest);
+        self.unpin(numbers);
+        Ok(())
+    }
+
+    /// Pins the runs of the manifest that is durable now, and no others. Removes the files that
+    /// only former ones needed.
+    fn unpin(&self, numbers: BTreeSet<u64>) {
+        let mut state = self.write_state();
+        let former = std::mem::replace(&mut state.pinned, numbers);
+        let in_use: BTreeSet<u64> = state.runs.all().map(|run| run.id.number).collect();
+        let removed = former
+            .iter()
+            .filter(|number| !state.pinned.contains(number) && !in_use.contains(number))
+            .map(|number| self.dir.join(run_name(*number)))
+            .collect();
+        drop(state);
+        self.remove_files(removed);
+    }
+
+    /// Removes all entries, and the files of earlier stores. The last checkpoint keeps its own
+    /// entries until the next one.
     pub fn clear(&self) {
+        self.forget();
+        self.remove_files(std::mem::take(&mut *lock(&self.leftovers)));
+    }
+
+    fn forget(&self) {
         let mut merging = lock(&self.merging);
+        let mut checkpoint = lock(&self.checkpointing);
         let writing = lock(&self.writing);
-        *merging = None;
+        (*merging, *checkpoint) = (None, None);
         let mut state = self.write_state();
         let old = std::mem::take(&mut *state);
         (state.pinned, state.has_adopted) = (old.pinned, old.has_adopted);
-        let removed = state.replace(&old.runs, None);
+        let all: Vec<Arc<Run>> = old.runs.all().cloned().collect();
+        let removed = state.replace(&all, Vec::new());
         drop(state);
         drop(writing);
         self.remove_files(removed);
@@ -359,13 +439,13 @@ impl ColdStore {
     /// by this store, and the other one may go on or be closed. Afterwards this store cannot make
     /// checkpoints.
     pub fn adopt(&self, other: &Self) {
-        self.clear();
+        self.forget();
         let runs = other.read_state().runs.clone();
         // A number stands for one run only, so that no run of the other store is taken for an own
         // one. Relaxed: as for new runs.
         self.next_number.fetch_max(other.next_number.load(Ordering::Relaxed), Ordering::Relaxed);
         let mut state = self.write_state();
-        state.pinned.extend(runs.iter().map(|run| run.id.number));
+        state.pinned.extend(runs.all().map(|run| run.id.number));
         state.runs = runs;
         state.has_adopted = true;
     }
@@ -375,11 +455,11 @@ impl ColdStore {
         let state = self.read_state();
         let buffers = || state.full.iter().map(|buffer| &**buffer).chain([&state.active]);
         ColdStats {
-            runs: state.runs.len(),
-            entries: state.runs.iter().map(|run| run.entries).sum::<u64>()
+            runs: state.runs.all().count(),
+            entries: state.runs.all().map(|run| run.entries).sum::<u64>()
                 + buffers().map(|buffer| buffer.len() as u64).sum::<u64>(),
-            disk_bytes: state.runs.iter().map(|run| run.id.len).sum(),
-            index_bytes: state.runs.iter().map(|run| run.memory_bytes()).sum(),
+            disk_bytes: state.runs.all().map(|run| run.id.len).sum(),
+            index_bytes: state.runs.all().map(|run| run.memory_bytes()).sum(),
             buffer_bytes: buffers().map(Buffer::bytes).sum(),
         }
     }
@@ -394,30 +474,26 @@ impl ColdStore {
     /// later has this checkpoint or the former one.
     pub fn checkpoint(&self, tag: &[u8]) -> Result<()> {
         check_len("tag", tag.len(), MAX_TAG_LEN)?;
-        let _checkpointing = lock(&self.checkpointing);
+        let mut checkpoint = lock(&self.checkpointing);
         if self.read_state().has_adopted {
             // A manifest names the runs in its directory only.
             return Err(Error::io("checkpoint", &self.dir)(ErrorKind::Unsupported.into()));
         }
         self.write_state().seal_active();
         self.write_full_buffers()?;
-        let (runs, former) = {
+        let runs = {
             let mut state = self.write_state();
-            let former = state.pinned.clone();
-            state.pinned =
-                former.iter().copied().chain(state.runs.iter().map(|run| run.id.number)).collect();
-            (state.runs.clone(), former)
+            let runs = state.runs.clone();
+            state.pinned.extend(runs.all().map(|run| run.id.number));
+            runs
         };
-        let manifest =
-            Manifest { tag: tag.to_vec(), runs: runs.iter().map(|run| run.id).collect() };
+        let (ids, young) = runs.ids(|_| true);
+        let manifest = Manifest { tag: tag.to_vec(), runs: ids, young };
+        // Until it is durable, either may be on disk.
+        *checkpoint = None;
         manifest.publish(&*self.fs, &self.dir)?;
-        let mut state = self.write_state();
-        state.pinned = runs.iter().map(|run| run.id.number).collect();
-        let needed: BTreeSet<u64> =
-            state.runs.iter().chain(&*runs).map(|run| run.id.number).collect();
-        drop(state);
-        let removed = former.difference(&needed).map(|number| self.dir.join(run_name(*number)));
-        self.remove_files(removed.collect());
+        *checkpoint = Some(manifest);
+        self.unpin(runs.all().map(|run| run.id.number).collect());
         Ok(())
     }
 
@@ -432,12 +508,13 @@ impl ColdStore {
             return Ok(());
         }
         let sources = full.iter().rev().map(|buffer| Source::buffer(buffer.clone(), 0)).collect();
-        let mut merge = RunMerge::new(SortedMerge::new(sources), self.new_run()?, keeps_tombstones);
-        merge.step(u64::MAX)?;
-        let run = merge.finish()?;
+        let entries = SortedMerge::new(sources);
+        let mut merge = RunMerge::young(self.fs.clone(), entries, keeps_tombstones);
+        merge.step(u64::MAX, &mut || self.new_run())?;
+        let new = merge.finish()?;
         let mut state = self.write_state();
         state.full.drain(..full.len());
-        state.replace(&[], run);
+        state.replace(&[], new);
         Ok(())
     }
 
@@ -463,30 +540,45 @@ impl ColdStore {
     }
 }
 
-/// Removes the runs that are not in the manifest; returns the highest number of a run.
-fn remove_others(
-    fs: &dyn Fs,
-    dir: &Path,
-    manifest: Option<&Manifest>,
-    pinned: &BTreeSet<u64>,
-) -> Result<u64> {
-    let mut others: Vec<u64> = fs
+fn lock_dir(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard + Send + Sync>> {
+    create_dir_durably(fs, dir, |name| name == MANIFEST)
+        .map_err(|(action, path, e)| Error::io(action, path)(e))?;
+    let path = dir.join(LOCK);
+    let holder = format!("pid {}\n", std::process::id());
+    match fs.try_lock(&path, &holder).map_err(Error::io("lock", &path))? {
+        LockAttempt::Held(lock) => Ok(lock),
+        LockAttempt::Taken(holder) => {
+            Err(Error::Locked { dir: dir.to_owned(), holder: holder.trim().to_owned() })
+        }
+    }
+}
+
+/// Opens the runs of a checkpoint.
+fn open_runs(fs: &dyn Fs, dir: &Path, manifest: Option<&Manifest>) -> Result<RunSet> {
+    let mut runs = RunSet::default();
+    let Some(manifest) = manifest else { return Ok(runs) };
+    let of_parts = manifest.runs.len().saturating_sub(manifest.young.into());
+    for (at, id) in manifest.runs.iter().enumerate() {
+        let run = Run::open(fs, dir, *id)?;
+        let part = (at < of_parts).then(|| run.part());
+        if part == Some(None) {
+            return Err(run.damaged(0, "its keys are not those of one part"));
+        }
+        runs.push((part.flatten(), Arc::new(run)));
+    }
+    Ok(runs)
+}
+
+/// Returns the highest number of a run, and the files of the runs that are not pinned.
+fn others(fs: &dyn Fs, dir: &Path, pinned: &BTreeSet<u64>) -> Result<(u64, Vec<PathBuf>)> {
+    let numbers: BTreeSet<u64> = fs
         .list(dir)
         .map_err(Error::io("read", dir))?
         .iter()
         .filter_map(|name| parse_run_name(name))
         .collect();
-    let last = others.iter().chain(pinned).copied().max().unwrap_or(0);
-    others.retain(|number| !pinned.contains(number));
-    if let Some(manifest) = manifest.filter(|_| !others.is_empty()) {
-        // If the checkpoint failed at its end, a power loss could bring back the one before, which
-        // needs these runs.
-        manifest.publish(fs, dir)?;
-    }
-    for path in others.iter().map(|number| dir.join(run_name(*number))) {
-        fs.remove(&path).map_err(Error::io("remove", &path))?;
-    }
-    Ok(last)
+    let last = numbers.iter().chain(pinned).copied().max().unwrap_or(0);
+    Ok((last, numbers.difference(pinned).map(|number| dir.join(run_name(*number))).collect()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -18,18 +18,31 @@ pub(crate) struct LogWatch {
     journal: Arc<Journal>,
     /// Whether the failing log was reported.
     is_degraded: bool,
+    /// Whether failing evidence on disk was reported.
+    is_evidence_degraded: bool,
 }
 
 impl LogWatch {
     /// Returns a watch over `journal`.
     pub(crate) fn new(journal: Arc<Journal>) -> Self {
-        Self { journal, is_degraded: false }
+        Self { journal, is_degraded: false, is_evidence_degraded: false }
     }
 
-    /// Reports when the log begins to fail, and when it recovers. Fetching continues, and attempts
-    /// wait in memory.
+    /// Reports when the log or evidence on disk begins to fail, and when it recovers. Fetching
+    /// continues; attempts wait in memory, or evidence does.
     pub(crate) fn check_health(&mut self, sink: &mut impl CrawlSink) {
-        match self.journal.health() {
+        match self.journal.evidence_health() {
+            Health::Degraded { reason, .. } if !self.is_evidence_degraded => {
+                self.is_evidence_degraded = true;
+                sink.event(CrawlEvent::EvidenceDegraded { reason: &reason });
+            }
+            Health::Good if self.is_evidence_degraded => {
+                self.is_evidence_degraded = false;
+                sink.event(CrawlEvent::EvidenceRecovered);
+            }
+            _ => {}
+        }
+        match self.journal.log_health() {
             Health::Degraded { reason, storage_full } if !self.is_degraded => {
                 self.is_degraded = true;
                 sink.event(CrawlEvent::LogDegraded {

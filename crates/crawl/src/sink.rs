@@ -57,6 +57,13 @@ pub enum CrawlEvent<'a> {
     },
     /// The attempt log has recovered.
     LogRecovered,
+    /// Evidence that left memory cannot be written to disk or read. Fetching continues.
+    EvidenceDegraded {
+        /// Why, and what to do.
+        reason: &'a str,
+    },
+    /// Evidence that left memory can be written and read again.
+    EvidenceRecovered,
     /// A host asks for a longer `Crawl-delay` than the settings accept.
     CrawlDelayCut(&'a CrawlDelayCut),
     /// This host rejects the crawler's signature.

@@ -23,13 +23,16 @@ use crate::format::{
 };
 use crate::fs::{Fs, RealFs, SyncSite};
 use crate::maintenance::rewrite::{Builder, Identity};
-use crate::maintenance::snapshot::{await_durable, publish_manifest, write_snapshot};
+use crate::maintenance::snapshot::{
+    PreparedSnapshot, SectionWriter, SnapshotFill, await_durable, prepare_snapshot,
+    publish_manifest, publish_snapshot,
+};
 use crate::maintenance::throttle::Throttle;
 use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
 use crate::read::progress::Progress;
 use crate::read::segment_check::{GoodFrame, SegmentReport, scan_segment};
-use crate::read::snapshot::{Section, SnapshotCheck, SnapshotMeta};
+use crate::read::snapshot::{Section, SnapshotCheck, SnapshotMeta, unchecked};
 use crate::read::unpack::{FrameRecords, Unpacker};
 
 /// The options of a compaction.
@@ -171,24 +174,61 @@ impl Maintenance {
         meta: &SnapshotMeta,
         sections: &[Section<'_>],
     ) -> Result<(PathBuf, u64), Error> {
-        self.write_snapshot_checked(meta, sections, &|_| Ok(()))
+        let mut fill = |writer: &mut SectionWriter<'_>| {
+            sections.iter().try_for_each(|section| writer.put(*section))
+        };
+        self.fill_snapshot(meta, &mut fill, &unchecked)
     }
 
-    /// As [`write_snapshot`](Self::write_snapshot), with a check of the content. What was written
-    /// is read back and checked before it gets a name. A current snapshot that fails the check is
-    /// not kept as the previous one.
+    /// As [`write_snapshot`](Self::write_snapshot), with sections that need not be in memory
+    /// together, and a check of the content. `fill` is called again if the disk is full and the
+    /// reserved space may do. What was written is read back and checked before it gets a name. A
+    /// current snapshot that fails the check is not kept as the previous one.
     ///
     /// # Errors
     ///
-    /// As [`write_snapshot`](Self::write_snapshot); [`Error::Invalid`] when what was written fails
-    /// the check.
-    pub fn write_snapshot_checked(
+    /// As [`write_snapshot`](Self::write_snapshot); the error of `fill`; [`Error::Invalid`] when
+    /// what was written fails the check.
+    pub fn fill_snapshot(
         &self,
         meta: &SnapshotMeta,
-        sections: &[Section<'_>],
+        fill: &mut SnapshotFill<'_>,
         check: &SnapshotCheck<'_>,
     ) -> Result<(PathBuf, u64), Error> {
-        self.with_reserve(|| write_snapshot(&*self.fs, &self.dir, meta, sections, check))
+        self.with_reserve(|| {
+            let prepared = prepare_snapshot((&self.fs, &self.dir), meta, fill, check)?;
+            let len = prepared.len();
+            Ok((publish_snapshot(&self.dir, prepared, check)?, len))
+        })
+    }
+
+    /// Does the first part of [`fill_snapshot`](Self::fill_snapshot): the snapshot is on disk, and
+    /// counts once [`publish_snapshot`](Self::publish_snapshot) gives it a name. Another snapshot
+    /// that gets its name first removes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`fill_snapshot`](Self::fill_snapshot).
+    pub fn prepare_snapshot(
+        &self,
+        meta: &SnapshotMeta,
+        fill: &mut SnapshotFill<'_>,
+        check: &SnapshotCheck<'_>,
+    ) -> Result<PreparedSnapshot, Error> {
+        self.with_reserve(|| prepare_snapshot((&self.fs, &self.dir), meta, fill, check))
+    }
+
+    /// Makes a prepared snapshot the current one; returns its file.
+    ///
+    /// # Errors
+    ///
+    /// As [`fill_snapshot`](Self::fill_snapshot).
+    pub fn publish_snapshot(
+        &self,
+        prepared: PreparedSnapshot,
+        check: &SnapshotCheck<'_>,
+    ) -> Result<PathBuf, Error> {
+        publish_snapshot(&self.dir, prepared, check)
     }
 
     /// Drops the records that `keep` rejects from sealed segments at or below the floor, merges

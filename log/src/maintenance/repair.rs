@@ -26,7 +26,7 @@ use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
 use crate::read::scan::{Extent, Scanner, Step};
 use crate::read::segment_check::{GoodFrame, scan_segment};
-use crate::read::snapshot::{ParseError, SnapshotCheck, parse};
+use crate::read::snapshot::{OpenError, Opened, SnapshotCheck, open, unchecked};
 
 const QUARANTINE: &str = "quarantine";
 
@@ -86,7 +86,7 @@ pub fn repair_with(
     dir: &Path,
     options: RepairOptions,
 ) -> Result<RepairReport, Error> {
-    repair_both(fs, dir, options, &|_| Ok(()))
+    repair_both(fs, dir, options, &unchecked)
 }
 
 /// As [`repair`], with a check of the content of snapshots: one that fails it counts as damaged.
@@ -222,21 +222,14 @@ impl Repair<'_> {
             let path = self.dir.join(&name);
             let file = self.fs.open(&path).map_err(|e| Error::io("read", &path, e))?;
             let len = file.len().map_err(|e| Error::io("read", &path, e))?;
-            let size =
-                usize::try_from(len).map_err(|_| Error::Invalid(format!("{name} is too large")))?;
-            let mut bytes = crate::format::AlignedBuf::zeroed(size);
-            read_full_at(&*file, bytes.bytes_mut(), 0).map_err(|e| Error::io("read", &path, e))?;
-            match parse(bytes, &path) {
-                Ok((snapshot, hash, of))
+            match open(file, path, len) {
+                Ok(Opened { snapshot, hash, store: of })
                     if of == store && snapshot.meta().covers_seq == covers_seq =>
                 {
                     found.push(SnapshotRef { covers_seq, len, hash, generation });
                 }
-                Ok(_) | Err(ParseError::Bad(_)) => {}
-                Err(ParseError::Newer(version)) => {
-                    let supported = format!("{}.x", crate::format::MAJOR);
-                    return Err(Error::NewerFormat { file: path, found: version, supported });
-                }
+                Ok(_) | Err(OpenError::Bad(_)) => {}
+                Err(OpenError::Failed(error)) => return Err(error),
             }
         }
         found.sort_by_key(|s| std::cmp::Reverse((s.covers_seq, s.generation)));

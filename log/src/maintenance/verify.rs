@@ -13,7 +13,7 @@ use crate::error::{Damage, Error};
 use crate::fs::{Fs, RealFs};
 use crate::read::progress::Progress;
 use crate::read::reader::{Reader, Summary};
-use crate::read::snapshot::{SnapshotCheck, find_snapshot};
+use crate::read::snapshot::{SnapshotCheck, find_snapshot, unchecked};
 
 /// The result of [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, Error> {
 
 /// As [`verify`], on another file system.
 pub fn verify_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<VerifyReport, Error> {
-    check_all(fs, dir, &|_| Ok(()), &mut |_| {})
+    check_all(fs, dir, &unchecked, &mut |_| {})
 }
 
 /// As [`verify`], reporting `progress` after each segment.
@@ -67,7 +67,7 @@ pub fn verify_with_progress(
     dir: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<VerifyReport, Error> {
-    check_all(Arc::new(RealFs), dir, &|_| Ok(()), progress)
+    check_all(Arc::new(RealFs), dir, &unchecked, progress)
 }
 
 /// As [`verify_with_progress`], with a check of the content of snapshots: one that fails it counts

@@ -3,7 +3,9 @@
 //!
 //! Owns: the file format of FORMAT.md section 6, and finding the newest good snapshot.
 //!
-//! Invariant: a snapshot is valid only if `SNAPSHOT` names it and every checksum is correct.
+//! Invariants: a snapshot is valid only if `SNAPSHOT` names it and every checksum is correct. A
+//! file is read in pieces: memory holds one piece, and where each section lies. A section's
+//! checksum is compared again whenever the section is read.
 //!
 //! Must not know: how one is written, what is in a section.
 
@@ -12,7 +14,6 @@ use std::sync::Arc;
 
 use crate::directory::manifest::{SNAPSHOT, SnapshotManifest, SnapshotRef};
 use crate::error::{Damage, Error};
-use crate::format::AlignedBuf;
 use crate::format::{FieldReader, HEADER_LEN, MAJOR, is_sealed};
 use crate::fs::{Fs, FsFile, RealFs, read_full_at};
 use crate::read::catalog::Catalog;
@@ -23,6 +24,8 @@ pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"\x89FWE\r\n\x1a\n";
 pub(crate) const FOOTER_LEN: usize = 64;
 pub(crate) const SECTION_HEADER_LEN: usize = 32;
 pub(crate) const SECTION_ALIGN: usize = 64;
+/// How much of a file is read at once.
+const PIECE_LEN: u64 = 1 << 20;
 
 /// The metadata of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,13 +55,28 @@ pub struct Section<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A snapshot that was read and checked.
+/// Where a section of a snapshot lies on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredSection {
+    /// The application's kind.
+    pub kind: u32,
+    /// The application's version of that kind.
+    pub version: u32,
+    /// Length in bytes.
+    pub len: u64,
+    offset: u64,
+    crc: u32,
+}
+
+/// A snapshot that was checked. Its sections are on disk until they are read, and stay there while
+/// it is open, even if a newer snapshot takes its place.
 #[derive(Debug)]
 pub struct Snapshot {
     meta: SnapshotMeta,
     path: PathBuf,
-    bytes: AlignedBuf,
-    sections: Vec<(u32, u32, std::ops::Range<usize>)>,
+    file: Box<dyn FsFile>,
+    sections: Vec<StoredSection>,
 }
 
 impl Snapshot {
@@ -72,26 +90,64 @@ impl Snapshot {
         &self.path
     }
 
-    /// Returns version and bytes of the first section of a kind. The bytes start at an address
-    /// divisible by 16.
-    pub fn section(&self, kind: u32) -> Option<(u32, &[u8])> {
-        let (_, version, range) = self.sections.iter().find(|(k, _, _)| *k == kind)?;
-        Some((*version, self.bytes.bytes().get(range.clone())?))
+    /// Returns version and bytes of the first section of a kind.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn section(&self, kind: u32) -> Result<Option<(u32, Vec<u8>)>, Error> {
+        let found = self.sections.iter().find(|section| section.kind == kind);
+        found.map(|section| Ok((section.version, self.read(section)?))).transpose()
     }
 
     /// Returns every section, in the order of writing.
-    pub fn sections(&self) -> impl Iterator<Item = Section<'_>> {
-        self.sections.iter().map(|(kind, version, range)| Section {
-            kind: *kind,
-            version: *version,
-            bytes: self.bytes.bytes().get(range.clone()).unwrap_or_default(),
-        })
+    pub fn sections(&self) -> &[StoredSection] {
+        &self.sections
+    }
+
+    /// Reads the bytes of one of its sections.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if they have changed since the snapshot was opened; or the system's
+    /// error.
+    pub fn read(&self, section: &StoredSection) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        self.read_into(section, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// As [`read`](Self::read), into a buffer whose content is replaced.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_into(&self, section: &StoredSection, to: &mut Vec<u8>) -> Result<(), Error> {
+        let len = usize::try_from(section.len)
+            .map_err(|_| Error::Invalid(format!("{} is too large", self.path.display())))?;
+        to.resize(len, 0);
+        let read = read_full_at(&*self.file, to, section.offset)
+            .map_err(|e| Error::io("read", &self.path, e))?;
+        if read == len && crc32c::crc32c(to) == section.crc {
+            return Ok(());
+        }
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let what = "a section of the snapshot has changed since it was checked";
+        let damage =
+            Damage { file: name, offset: section.offset, len: section.len, records: None, what };
+        let dir = self.path.parent().unwrap_or(Path::new("")).to_owned();
+        Err(Error::Corrupt { dir, damage: vec![damage] })
     }
 }
 
 /// A check of a snapshot's content by the application, which alone knows what the sections mean.
-/// The error is the damage that it found.
-pub type SnapshotCheck<'c> = dyn Fn(&Snapshot) -> Result<(), &'static str> + 'c;
+/// Returns the damage that it found, or the error that kept it from reading.
+pub type SnapshotCheck<'c> = dyn Fn(&Snapshot) -> Result<Option<&'static str>, Error> + 'c;
+
+/// A check that finds nothing.
+pub(crate) fn unchecked(_: &Snapshot) -> Result<Option<&'static str>, Error> {
+    Ok(None)
+}
 
 /// The result of [`load_snapshot`].
 #[derive(Debug, Default)]
@@ -144,7 +200,7 @@ pub fn load_snapshot(dir: &Path) -> Result<SnapshotSearch, Error> {
 
 /// As [`load_snapshot`], on another file system.
 pub fn load_snapshot_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<SnapshotSearch, Error> {
-    find_snapshot(&*fs, dir, &|_| Ok(()))
+    find_snapshot(&*fs, dir, &unchecked)
 }
 
 /// As [`load_snapshot`], with a check of the content: a snapshot that fails it counts as damaged,
@@ -232,9 +288,16 @@ pub(crate) fn read_checked(
     store: &[u8; 16],
     check: &SnapshotCheck<'_>,
 ) -> Result<Result<Snapshot, Damage>, Error> {
-    let damage = |what| Damage { file: named.file_name(), offset: 0, len: 0, records: None, what };
-    let read = read_named(fs, dir, named, store)?;
-    Ok(read.and_then(|snapshot| check(&snapshot).map(|()| snapshot).map_err(damage)))
+    let snapshot = match read_named(fs, dir, named, store)? {
+        Ok(snapshot) => snapshot,
+        Err(damage) => return Ok(Err(damage)),
+    };
+    Ok(match check(&snapshot)? {
+        None => Ok(snapshot),
+        Some(what) => {
+            Err(Damage { file: named.file_name(), offset: 0, len: 0, records: None, what })
+        }
+    })
 }
 
 /// Reads and checks a snapshot that a manifest names: an error for I/O, the inner error for damage.
@@ -258,82 +321,208 @@ pub(crate) fn read_named(
     if len != named.len {
         return bad("the snapshot's length is wrong");
     }
-    let bytes = read_whole(&*file, &path, len)?;
-    match parse(bytes, &path) {
-        Ok((snapshot, hash, found_store)) => {
-            let right = hash == named.hash
-                && snapshot.meta.covers_seq == named.covers_seq
-                && found_store == *store;
+    match open(file, path, len) {
+        Ok(found) => {
+            let right = found.hash == named.hash
+                && found.snapshot.meta.covers_seq == named.covers_seq
+                && found.store == *store;
             if right {
-                Ok(Ok(snapshot))
+                Ok(Ok(found.snapshot))
             } else {
                 bad("the snapshot is not the one that SNAPSHOT names")
             }
         }
-        Err(ParseError::Bad(what)) => bad(what),
-        Err(ParseError::Newer(found)) => {
-            Err(Error::NewerFormat { file: path, found, supported: format!("{MAJOR}.x") })
-        }
+        Err(OpenError::Bad(what)) => bad(what),
+        Err(OpenError::Failed(error)) => Err(error),
     }
 }
 
-/// Reads a file of `len` bytes.
-pub(crate) fn read_whole(file: &dyn FsFile, path: &Path, len: u64) -> Result<AlignedBuf, Error> {
-    let len = usize::try_from(len)
-        .map_err(|_| Error::Invalid(format!("{} is too large", path.display())))?;
-    let mut bytes = AlignedBuf::zeroed(len);
-    read_full_at(file, bytes.bytes_mut(), 0).map_err(|e| Error::io("read", path, e))?;
-    Ok(bytes)
+/// The reason why a file is not opened as a snapshot.
+pub(crate) enum OpenError {
+    Bad(&'static str),
+    /// The system's error, or a newer format.
+    Failed(Error),
 }
 
-pub(crate) enum ParseError {
+/// A snapshot that was opened, with the hash in its footer and its store.
+pub(crate) struct Opened {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) hash: [u8; 16],
+    pub(crate) store: [u8; 16],
+}
+
+/// Opens a snapshot file of `len` bytes: reads all of it once, and checks every checksum.
+pub(crate) fn open(file: Box<dyn FsFile>, path: PathBuf, len: u64) -> Result<Opened, OpenError> {
+    let read = |bytes: &mut [u8], at: u64| match read_full_at(&*file, bytes, at) {
+        Ok(read) if read == bytes.len() => Ok(()),
+        Ok(_) => Err(OpenError::Bad("the snapshot is cut short")),
+        Err(e) => Err(OpenError::Failed(Error::io("read", &path, e))),
+    };
+    match parse(&read, len) {
+        Ok(Parsed { meta, store, hash, sections }) => {
+            Ok(Opened { snapshot: Snapshot { meta, path, file, sections }, hash, store })
+        }
+        Err(ParseError::Bad(what)) => Err(OpenError::Bad(what)),
+        Err(ParseError::Read(error)) => Err(error),
+        Err(ParseError::Newer(found)) => Err(OpenError::Failed(Error::NewerFormat {
+            file: path,
+            found,
+            supported: format!("{MAJOR}.x"),
+        })),
+    }
+}
+
+/// Fills a buffer from an offset.
+pub(crate) type ReadAt<'r, E> = dyn Fn(&mut [u8], u64) -> Result<(), E> + 'r;
+
+pub(crate) enum ParseError<E> {
     Bad(&'static str),
     Newer(String),
+    Read(E),
 }
 
-/// Checks a whole snapshot file. Returns it with the hash in its footer and its store.
-pub(crate) fn parse(
-    bytes: AlignedBuf,
-    path: &Path,
-) -> Result<(Snapshot, [u8; 16], [u8; 16]), ParseError> {
-    let all = bytes.bytes();
-    if all.len() < HEADER_LEN + FOOTER_LEN {
+/// What a whole snapshot file says.
+pub(crate) struct Parsed {
+    meta: SnapshotMeta,
+    store: [u8; 16],
+    hash: [u8; 16],
+    sections: Vec<StoredSection>,
+}
+
+/// Checks a whole snapshot file of `len` bytes, in one pass.
+pub(crate) fn parse<E>(read: &ReadAt<'_, E>, len: u64) -> Result<Parsed, ParseError<E>> {
+    let Some(end) = len.checked_sub(FOOTER_LEN as u64).filter(|end| *end >= HEADER_LEN as u64)
+    else {
         return Err(ParseError::Bad("the snapshot is cut short"));
+    };
+    let mut page = [0; HEADER_LEN];
+    read(&mut page, 0).map_err(ParseError::Read)?;
+    let (meta, store) = parse_header(&page)?;
+    let mut footer = [0; FOOTER_LEN];
+    read(&mut footer, end).map_err(ParseError::Read)?;
+    let (count, hash) = parse_footer(&footer, len)?;
+    let mut body = Body::new(read, end);
+    body.skip(HEADER_LEN as u64).map_err(ParseError::Read)?;
+    let found = match body.sections() {
+        Err(ParseError::Read(error)) => return Err(ParseError::Read(error)),
+        found => found,
+    };
+    // A wrong section of a file with a wrong hash is a consequence.
+    body.skip(u64::MAX).map_err(ParseError::Read)?;
+    if body.hasher.digest128().to_le_bytes() != hash {
+        return Err(ParseError::Bad("the snapshot's hash is wrong"));
     }
-    let (body, footer) = all.split_at(all.len() - FOOTER_LEN);
-    let (meta, store) = parse_header(&body[..HEADER_LEN])?;
-    if footer[..8] != FOOTER_MAGIC || !is_sealed(footer) {
-        return Err(ParseError::Bad("the snapshot's footer is wrong"));
+    let sections = found?;
+    if sections.len() as u64 != count {
+        return Err(ParseError::Bad("the snapshot's sections do not add up"));
     }
+    Ok(Parsed { meta, store, hash, sections })
+}
+
+/// Returns the number of sections and the hash in a footer.
+fn parse_footer<E>(footer: &[u8], len: u64) -> Result<(u64, [u8; 16]), ParseError<E>> {
     let mut r = FieldReader { bytes: footer, at: 8 };
     let (count, total) = (r.u64(), r.u64());
     r.u64();
     let hash = r.bytes16();
-    if total != all.len() as u64
-        || footer[48..60].iter().any(|&b| b != 0)
-        || footer[24..32].iter().any(|&b| b != 0)
-    {
-        return Err(ParseError::Bad("the snapshot's footer is wrong"));
+    let is_right = footer[..8] == FOOTER_MAGIC
+        && is_sealed(footer)
+        && total == len
+        && footer[48..60].iter().all(|&b| b == 0)
+        && footer[24..32].iter().all(|&b| b == 0);
+    if is_right {
+        Ok((count, hash))
+    } else {
+        Err(ParseError::Bad("the snapshot's footer is wrong"))
     }
-    let mut hasher = Xxh3::new();
-    hasher.update(body);
-    if hasher.digest128().to_le_bytes() != hash {
-        return Err(ParseError::Bad("the snapshot's hash is wrong"));
-    }
-    let mut sections = Vec::new();
-    let mut at = HEADER_LEN;
-    while at < body.len() {
-        let section = parse_section(body, at)?;
-        at = section.2.end.next_multiple_of(SECTION_ALIGN);
-        sections.push(section);
-    }
-    if sections.len() as u64 != count || at != body.len() {
-        return Err(ParseError::Bad("the snapshot's sections do not add up"));
-    }
-    Ok((Snapshot { meta, path: path.to_owned(), bytes, sections }, hash, store))
 }
 
-fn parse_header(page: &[u8]) -> Result<(SnapshotMeta, [u8; 16]), ParseError> {
+/// Everything before the footer, read from front to back and hashed on the way.
+struct Body<'r, E> {
+    read: &'r ReadAt<'r, E>,
+    end: u64,
+    /// The offset of the next byte.
+    at: u64,
+    /// What was read and not used yet is `piece[used..]`.
+    piece: Vec<u8>,
+    used: usize,
+    hasher: Xxh3,
+}
+
+impl<'r, E> Body<'r, E> {
+    fn new(read: &'r ReadAt<'r, E>, end: u64) -> Self {
+        Self { read, end, at: 0, piece: Vec::new(), used: 0, hasher: Xxh3::new() }
+    }
+
+    /// Returns the next bytes, at most `most`; none at the end.
+    fn next(&mut self, most: u64) -> Result<&[u8], E> {
+        if self.used == self.piece.len() {
+            let left = self.end - self.at;
+            self.piece.resize(left.min(PIECE_LEN) as usize, 0);
+            self.used = 0;
+            (self.read)(&mut self.piece, self.at)?;
+            self.hasher.update(&self.piece);
+        }
+        let rest = (self.piece.len() - self.used) as u64;
+        let taken = self.used..self.used + rest.min(most) as usize;
+        self.used = taken.end;
+        self.at += taken.len() as u64;
+        Ok(self.piece.get(taken).unwrap_or_default())
+    }
+
+    /// Passes the next bytes to `f`, until there are `len` or no more. Returns their number.
+    fn each(&mut self, len: u64, mut f: impl FnMut(&[u8])) -> Result<u64, E> {
+        let mut done = 0;
+        while done < len {
+            let bytes = self.next(len - done)?;
+            if bytes.is_empty() {
+                break;
+            }
+            f(bytes);
+            done += bytes.len() as u64;
+        }
+        Ok(done)
+    }
+
+    fn skip(&mut self, len: u64) -> Result<u64, E> {
+        self.each(len, |_| {})
+    }
+
+    /// Reads sections up to the end.
+    fn sections(&mut self) -> Result<Vec<StoredSection>, ParseError<E>> {
+        let mut sections = Vec::new();
+        while self.at < self.end {
+            sections.push(self.section()?);
+            let padding = self.at.next_multiple_of(SECTION_ALIGN as u64) - self.at;
+            if self.skip(padding).map_err(ParseError::Read)? < padding {
+                return Err(ParseError::Bad("the snapshot's sections do not add up"));
+            }
+        }
+        Ok(sections)
+    }
+
+    fn section(&mut self) -> Result<StoredSection, ParseError<E>> {
+        let at = self.at;
+        let mut header = Vec::with_capacity(SECTION_HEADER_LEN);
+        self.each(SECTION_HEADER_LEN as u64, |bytes| header.extend_from_slice(bytes))
+            .map_err(ParseError::Read)?;
+        let bad = ParseError::Bad("a section of the snapshot is wrong");
+        if header.len() < SECTION_HEADER_LEN {
+            return Err(bad);
+        }
+        let mut r = FieldReader { bytes: &header, at: 0 };
+        let (kind, version, len, crc, hcrc) = (r.u32(), r.u32(), r.u64(), r.u32(), r.u32());
+        let (offset, mut found) = (self.at, 0);
+        if section_hcrc(at, &header) != hcrc || len > self.end - offset {
+            return Err(bad);
+        }
+        self.each(len, |bytes| found = crc32c::crc32c_append(found, bytes))
+            .map_err(ParseError::Read)?;
+        if found == crc { Ok(StoredSection { kind, version, len, offset, crc }) } else { Err(bad) }
+    }
+}
+
+fn parse_header<E>(page: &[u8]) -> Result<(SnapshotMeta, [u8; 16]), ParseError<E>> {
     if page[..8] != HEADER_MAGIC || !is_sealed(page) {
         return Err(ParseError::Bad("the snapshot's header is wrong"));
     }
@@ -362,24 +551,7 @@ fn parse_header(page: &[u8]) -> Result<(SnapshotMeta, [u8; 16]), ParseError> {
     ))
 }
 
-fn parse_section(body: &[u8], at: usize) -> Result<(u32, u32, std::ops::Range<usize>), ParseError> {
-    let bad = ParseError::Bad("a section of the snapshot is wrong");
-    let Some(header) = body.get(at..at + SECTION_HEADER_LEN) else { return Err(bad) };
-    let mut r = FieldReader { bytes: header, at: 0 };
-    let (kind, version, len, crc, hcrc) = (r.u32(), r.u32(), r.u64(), r.u32(), r.u32());
-    let start = at + SECTION_HEADER_LEN;
-    let Some(end) = usize::try_from(len).ok().and_then(|len| start.checked_add(len)) else {
-        return Err(bad);
-    };
-    match body.get(start..end) {
-        Some(bytes) if section_hcrc(at, header) == hcrc && crc32c::crc32c(bytes) == crc => {
-            Ok((kind, version, start..end))
-        }
-        _ => Err(bad),
-    }
-}
-
 /// The checksum of a section's header at `at`.
-pub(crate) fn section_hcrc(at: usize, header: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&(at as u64).to_le_bytes()), &header[..20])
+pub(crate) fn section_hcrc(at: u64, header: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&at.to_le_bytes()), &header[..20])
 }

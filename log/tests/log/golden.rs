@@ -57,7 +57,7 @@ fn files_of_format_1_0_are_read_and_written_on() {
     assert!(verify(&dir).unwrap().is_sound());
     let snapshot = load_snapshot(&dir).unwrap().snapshot.unwrap();
     assert_eq!((snapshot.meta().covers_seq, snapshot.meta().landmark_ms), (12, 1_700_000_000_000));
-    assert_eq!(snapshot.section(5), Some((2, &b"second"[..])));
+    assert_eq!(snapshot.section(5).unwrap(), Some((2, b"second".to_vec())));
 
     let copy = copy(&dir);
     let (log, recovery) = Log::open(copy.path(), options()).unwrap();

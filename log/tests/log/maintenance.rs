@@ -13,7 +13,8 @@ use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
 use fetchwise_log::fuzzing::PlainBlocks;
 use fetchwise_log::{
     CompactOptions, CompactReport, Durability, Error, Log, LogOptions, Maintenance, OnFull, Reader,
-    Record, RepairOptions, Section, SnapshotMeta, load_snapshot_with, repair_with, verify_with,
+    Record, RepairOptions, Section, SectionWriter, SnapshotMeta, load_snapshot_with, repair_with,
+    verify_with,
 };
 
 fn keep(seq: u64) -> bool {
@@ -126,11 +127,12 @@ fn check(fs: &SimFs, story: &Story) -> Result<(), String> {
     if covers != story.snapshot_done && covers != story.snapshot_asked {
         return Err(format!("snapshot {covers} instead of {}", story.snapshot_done));
     }
-    if let Some(snapshot) = &search.snapshot
-        && (snapshot.section(1) != Some((1, &content(covers)[..]))
-            || snapshot.section(2) != Some((3, &content(covers + 1)[..99])))
-    {
-        return Err("a snapshot's section is wrong".into());
+    if let Some(snapshot) = &search.snapshot {
+        let read = |kind| snapshot.section(kind).map_err(|e| format!("section: {e}"));
+        let expected = [(1, content(covers)), (3, content(covers + 1)[..99].to_vec())];
+        if [read(1)?, read(2)?] != expected.map(Some) {
+            return Err("a snapshot's section is wrong".into());
+        }
     }
     let (log, recovery) = reopen(fs).map_err(|e| format!("open: {e}"))?;
     let next = story.oracle.given.len() as u64 + 1;
@@ -739,4 +741,70 @@ fn a_large_log_is_compacted_while_a_writer_appends_at_full_speed() {
         0,
         0,
     );
+}
+
+fn log_of_two_records(fs: &SimFs) {
+    let mut options = LogOptions::default();
+    options.durability = Durability::Sync;
+    let (log, _) = Log::open_with(Arc::new(fs.clone()), &dir(), options).unwrap();
+    for _ in 0..2 {
+        let record = Record { kind: 1, schema: 1, key_hash: 1, time_ms: 1, payload: b"x" };
+        log.append(record).unwrap();
+    }
+    log.close().unwrap();
+}
+
+/// A snapshot was in memory as a whole from its opening on.
+#[test]
+fn sections_are_read_when_they_are_asked_for_and_checked_again() {
+    let fs = SimFs::new(1);
+    log_of_two_records(&fs);
+    take_snapshot(&fs, 1).unwrap();
+    let found = load_snapshot_with(Arc::new(fs.clone()), &dir()).unwrap().snapshot.unwrap();
+    let lens: Vec<_> = found.sections().iter().map(|of| (of.kind, of.version, of.len)).collect();
+    assert_eq!(lens, [(1, 1, 320), (2, 3, 99)]);
+    let good = fs.read(found.path()).unwrap();
+    let mut bytes = good.clone();
+    bytes[4096 + 32 + 5] ^= 1;
+    fs.put(found.path(), bytes);
+    match found.section(1) {
+        Err(Error::Corrupt { damage, .. }) => assert_eq!(damage[0].offset, 4096 + 32),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(found.section(2).unwrap(), Some((3, content(2)[..99].to_vec())));
+    fs.put(found.path(), good);
+    assert_eq!(found.section(1).unwrap(), Some((1, content(1))));
+    // It stays readable when it is no longer one of the two that are kept.
+    (0..2).for_each(|_| take_snapshot(&fs, 2).unwrap());
+    assert!(!fs.files().contains(&found.path().to_owned()));
+    assert_eq!(found.section(1).unwrap(), Some((1, content(1))));
+}
+
+#[test]
+fn a_prepared_snapshot_counts_once_it_has_its_name_and_leaves_nothing_without_one() {
+    let fs = SimFs::new(1);
+    log_of_two_records(&fs);
+    let maintenance = Maintenance::lock_with(Arc::new(fs.clone()), &dir()).unwrap();
+    let meta = SnapshotMeta { covers_seq: 1, ..SnapshotMeta::default() };
+    let bytes = content(1);
+    let prepare = || {
+        let mut fill = |to: &mut SectionWriter<'_>| {
+            (0..3).try_for_each(|kind| to.put(Section { kind, version: 1, bytes: &bytes }))
+        };
+        maintenance.prepare_snapshot(&meta, &mut fill, &|_| Ok(None)).unwrap()
+    };
+    let newest = || load_snapshot_with(Arc::new(fs.clone()), &dir()).unwrap().snapshot;
+    let is_there = || fs.files().iter().any(|file| file.to_str().unwrap().contains("tmp-snap"));
+    let prepared = prepare();
+    assert!(is_there() && newest().is_none());
+    drop(prepared);
+    assert!(!is_there());
+    let path = maintenance.publish_snapshot(prepare(), &|_| Ok(None)).unwrap();
+    assert!(!is_there());
+    let found = newest().unwrap();
+    assert_eq!((found.path(), found.sections().len()), (&*path, 3));
+    // An error while it is filled leaves what was there.
+    let mut refuse = |_: &mut SectionWriter<'_>| Err(Error::Invalid("no".into()));
+    assert!(maintenance.fill_snapshot(&meta, &mut refuse, &|_| Ok(None)).is_err());
+    assert!(!is_there() && newest().unwrap().path() == path);
 }

@@ -308,19 +308,15 @@ fn maintenance_begins_on_a_full_disk_with_the_reserved_space() {
     let meta = SnapshotMeta { covers_seq: 1, ..SnapshotMeta::default() };
     let bytes = vec![1; 10_000];
     maintenance.write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: &bytes }]).unwrap();
-    assert_eq!(
-        load_snapshot_with(Arc::new(fs.clone()), &dir()).unwrap().snapshot.unwrap().section(1),
-        Some((1, &bytes[..]))
-    );
+    let newest = || load_snapshot_with(Arc::new(fs.clone()), &dir()).unwrap().snapshot.unwrap();
+    assert_eq!(newest().section(1).unwrap(), Some((1, bytes)));
     // Without any space left, it fails cleanly.
     let large = vec![1; 300 << 10];
     let error = maintenance
         .write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: &large }])
         .unwrap_err();
     assert!(error.is_storage_full(), "{error}");
-    assert!(
-        load_snapshot_with(Arc::new(fs), &dir()).unwrap().snapshot.unwrap().section(1).is_some()
-    );
+    assert!(newest().section(1).unwrap().is_some());
 }
 
 #[test]

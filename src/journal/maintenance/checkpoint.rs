@@ -167,7 +167,7 @@ fn begin(dir: &Path, learned: &Learned, now: Timestamp) -> Result<Begun, Journal
             let last = start.last_present();
             let present = ClockUse::Check.present(now, last);
             Ok(Begun {
-                fold: Fold::begin(start, learned, present),
+                fold: Fold::begin(start, learned, present)?,
                 present,
                 last,
                 is_new: true,

@@ -11,22 +11,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{Error as LogError, Maintenance, OpenCheck, Progress, RecordRef, Throttle};
+use fetchwise_log::{
+    Error as LogError, Maintenance, OpenCheck, PreparedSnapshot, Progress, RecordRef, Throttle,
+};
 
 use crate::journal::checkpoint_restore::covers_seq;
 use crate::journal::cold_tier::MaintenanceFolder;
 use crate::journal::entry::Entry;
 use crate::journal::error::JournalError;
-use crate::journal::fold::{EncodedSnapshot, Fold};
+use crate::journal::fold::Fold;
 use crate::journal::maintenance::checkpoint::advance;
 use crate::journal::maintenance::clock_check::{ClockUse, check, check_own_times};
 use crate::journal::maintenance::disk_usage;
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
-use crate::journal::maintenance::snapshot::write;
+use crate::journal::maintenance::snapshot::{FoldedEvidence, prepare, write};
 use crate::journal::query::{AttemptQuery, Order, attempts};
 use crate::journal::read::{open, pass};
 use crate::journal::recovery_point::FoldStart;
 use crate::journal::schema;
+use crate::journal::snapshot::check as is_decodable;
 use crate::journal::tombstones::TombstoneSet;
 use crate::journal::write::{Journal, JournalOptions};
 use crate::selector::Selector;
@@ -135,7 +138,7 @@ pub fn compact(
     let (covered, sealed_seq) = (SnapshotCoverage::now(dir, &start)?, sealed_seq(dir)?);
     let (last, clock) = (start.last_present(), now);
     let now = options.clock_use().present(now, last);
-    let mut fold = Fold::begin(start, selector.learned(), now);
+    let mut fold = Fold::begin(start, selector.learned(), now)?;
     fold.throttle.clone_from(&options.throttle);
     let cutoff = cutoff(dir, if writer_active { sealed_seq } else { u64::MAX }, options, now)?;
     // Nobody misses what was never there.
@@ -149,15 +152,13 @@ pub fn compact(
         fold.advance(dir, selector.learned(), sealed_seq, now, &mut |progress| {
             on_progress(Phase::Folding, progress)
         })?;
-        at_seal = Some(fold.encoded(selector.learned(), selector.priors(), now));
+        let folded = FoldedEvidence { fold: &fold, selector, present: now };
+        at_seal = prepare_unless_dry(&maintenance, &folded, options)?;
     }
     fold.advance(dir, selector.learned(), fetchwise_log::durable_seq(dir)?, now, &mut |done| {
         on_progress(Phase::Folding, done)
     })?;
-    if !options.trust_clock {
-        check_own_times(dir, fold.latest, last, clock)?;
-        check(dir, fold.newest, now)?;
-    }
+    options.check_clock(dir, &fold, last, (clock, now))?;
     if !writer_active && !options.dry_run {
         begin_segment(dir)?;
         // Opening the journal has rewritten what an earlier writer had not synced before it died.
@@ -167,22 +168,20 @@ pub fn compact(
     if fold.covers_seq == 0 {
         return Ok(CompactReport { cutoff, ..CompactReport::default() });
     }
-    let at_end = fold.encoded(selector.learned(), selector.priors(), now);
-    drop(fold);
+    let at_end = FoldedEvidence { fold: &fold, selector, present: now };
     let mut report = CompactReport { cutoff, writer_active, ..CompactReport::default() };
-    report.weight = (at_end.contents.weight(), at_end.contents.weight());
     // Where no attempt goes, snapshots are renewed and none is added: it would take more room than
     // the compaction makes.
-    let drops_to = if writer_active { sealed_seq } else { at_end.contents.covers_seq };
+    let drops_to = if writer_active { sealed_seq } else { fold.covers_seq };
     let floor_seq = covered.floor_seq(drops.then_some(drops_to));
     if !options.dry_run && (drops || covered.previous > 0) {
         advance_checkpoint(dir, selector, floor_seq, options, now)?;
-        report.snapshot_bytes = write_both(&maintenance, at_seal, &at_end, covered, floor_seq)?;
-        if let Some(written) = FoldStart::newest(dir)?.contents {
-            report.weight.1 = written.weight();
-        }
+        (report.snapshot_bytes, report.weight) =
+            write_both(&maintenance, at_seal, &at_end, covered, floor_seq)?;
+    } else {
+        report.weight = [at_end.totals().weight(); 2].into();
     }
-    drop(at_end);
+    drop(fold);
     let done = DropRules::find(dir, floor_seq, cutoff, options, on_progress)?.apply(
         &maintenance,
         options,
@@ -218,6 +217,22 @@ fn advance_checkpoint(
 }
 
 impl CompactOptions {
+    /// Rejects an implausible clock, unless it is trusted. `clock` is what it says, and `now` what
+    /// counts.
+    fn check_clock(
+        &self,
+        dir: &Path,
+        fold: &Fold,
+        last: Option<Timestamp>,
+        (clock, now): (Timestamp, Timestamp),
+    ) -> Result<(), JournalError> {
+        if self.trust_clock {
+            return Ok(());
+        }
+        check_own_times(dir, fold.latest, last, clock)?;
+        check(dir, fold.newest, now)
+    }
+
     fn clock_use(&self) -> ClockUse {
         match (self.trust_clock, self.keep_bytes) {
             (false, _) => ClockUse::Check,
@@ -227,26 +242,43 @@ impl CompactOptions {
     }
 }
 
+/// Puts a snapshot on disk that gets its name later. Returns it with the last record that it covers.
+fn prepare_unless_dry(
+    maintenance: &Maintenance,
+    folded: &FoldedEvidence<'_>,
+    options: &CompactOptions,
+) -> Result<Option<(PreparedSnapshot, u64)>, JournalError> {
+    if options.dry_run {
+        return Ok(None);
+    }
+    Ok(Some((prepare(maintenance, folded)?, folded.fold.covers_seq)))
+}
+
 /// Writes the snapshots until both hold every record up to `floor_seq`, and the newest one records
-/// the cutoff. Returns the size of the newest one.
+/// the cutoff. `at_seal` is on disk already, and covers the records up to its number. Returns the
+/// size of the newest one, and its weight before it was written and as it is read back.
 fn write_both(
     maintenance: &Maintenance,
-    at_seal: Option<EncodedSnapshot>,
-    at_end: &EncodedSnapshot,
+    at_seal: Option<(PreparedSnapshot, u64)>,
+    at_end: &FoldedEvidence<'_>,
     mut covered: SnapshotCoverage,
     floor_seq: u64,
-) -> Result<u64, JournalError> {
-    if let Some(snapshot) = at_seal {
-        write(maintenance, &snapshot)?;
-        covered.push(snapshot.contents.covers_seq);
+) -> Result<(u64, (f64, f64)), JournalError> {
+    if let Some((snapshot, covers_seq)) = at_seal {
+        maintenance.publish_snapshot(snapshot, &is_decodable)?;
+        covered.push(covers_seq);
     }
-    loop {
-        let (_, bytes) = write(maintenance, at_end)?;
-        covered.push(at_end.contents.covers_seq);
+    let written = loop {
+        let written = write(maintenance, at_end)?;
+        covered.push(at_end.fold.covers_seq);
         if covered.previous >= floor_seq {
-            return Ok(bytes);
+            break written;
         }
-    }
+    };
+    let folded = written.contents.weight();
+    let dir = written.file.parent().unwrap_or(Path::new(""));
+    let stored = FoldStart::newest(dir)?.contents.map_or(folded, |stored| stored.weight());
+    Ok((written.bytes, (folded, stored)))
 }
 
 /// Last records that the two snapshots cover.

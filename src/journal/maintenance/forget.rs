@@ -129,7 +129,8 @@ pub fn would_forget_links(
             }
         }
     })?;
-    if let Some(contents) = FoldStart::newest(dir)?.whole()? {
+    let start = FoldStart::newest(dir)?;
+    if let Some(contents) = &start.contents {
         match target {
             TombstoneTarget::Domain(domain) => {
                 contents
@@ -137,7 +138,7 @@ pub fn would_forget_links(
                     .iter()
                     .filter(|of| of.domain == *domain)
                     .for_each(|of| link(&of.link));
-                forgot.in_snapshot = contents.image.has_domain(domain)
+                forgot.in_snapshot = start.has_domain(domain)?
                     || contents.hosts.iter().any(|host| host.domain == *domain)
                     || contents.paces.iter().any(|pace| pace.level == 0 && pace.name == *domain)
                     || contents.links.iter().any(|link| link.domain == *domain);

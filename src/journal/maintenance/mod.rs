@@ -32,7 +32,7 @@ mod inspect;
 mod progress;
 mod snapshot;
 mod unpause;
-mod verify;
+pub(super) mod verify;
 
 pub use background::{
     BackgroundMaintenance, CompactCause, MaintenanceEvent, MaintenanceOptions, expired_share,

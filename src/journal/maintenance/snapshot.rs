@@ -4,19 +4,23 @@
 //!
 //! Invariants: a snapshot covers only records that are on disk.
 //!
-//! Must not know: how its file is written.
+//! Must not know: the layout of its file.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
-use fetchwise_log::{Error as LogError, Maintenance};
+use fetchwise_log::{
+    Error as LogError, Maintenance, PreparedSnapshot, SectionWriter, SnapshotMeta,
+};
 
 use crate::journal::cold_tier::MaintenanceFolder;
+use crate::journal::entry_groups::EncodedGroup;
 use crate::journal::error::JournalError;
-use crate::journal::fold::{EncodedSnapshot, Fold};
+use crate::journal::fold::{Fold, WithoutGroups};
 use crate::journal::maintenance::clock_check::{ClockUse, check_own_times};
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::recovery_point::FoldStart;
-use crate::journal::snapshot::{SnapshotContents, check, group_sections, sections};
+use crate::journal::snapshot::{SnapshotContents, check, group_section, section};
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
@@ -89,7 +93,7 @@ pub fn snapshot_with(
     let clock_use = if options.trust_clock { ClockUse::Trust } else { ClockUse::Check };
     let present = clock_use.present(now, last);
     let known = start.contents.as_ref().map(|contents| contents.meta());
-    let mut fold = Fold::begin(start, selector.learned(), present);
+    let mut fold = Fold::begin(start, selector.learned(), present)?;
     if options.await_seq > 0 {
         maintenance.await_durable(options.await_seq)?;
     }
@@ -99,22 +103,22 @@ pub fn snapshot_with(
     fold.advance(dir, selector.learned(), upto, present, &mut |progress| {
         on_progress(Phase::Folding, progress)
     })?;
-    let encoded = fold.encoded(selector.learned(), selector.priors(), present);
-    let meta = encoded.contents.meta();
+    let folded = FoldedEvidence { fold: &fold, selector, present };
+    let meta = folded.meta();
     let is_same = known.is_some_and(|known| {
         known.covers_seq == meta.covers_seq && known.config_hash == meta.config_hash
     });
     if fold.covers_seq == 0 || is_same {
-        return Ok(taken(&encoded.contents, fold.replayed.entries));
+        return Ok(taken(&folded.totals(), fold.replayed.entries));
     }
     if !options.trust_clock {
         check_own_times(dir, fold.latest, last, now)?;
     }
-    let (file, bytes) = write(&maintenance, &encoded)?;
+    let written = write(&maintenance, &folded)?;
     Ok(SnapshotReport {
-        file: Some(file),
-        bytes,
-        ..taken(&encoded.contents, fold.replayed.entries)
+        file: Some(written.file),
+        bytes: written.bytes,
+        ..taken(&written.contents, fold.replayed.entries)
     })
 }
 
@@ -131,25 +135,83 @@ fn taken(contents: &SnapshotContents, records: u64) -> SnapshotReport {
     }
 }
 
-/// Writes a snapshot and returns the file and its length.
+/// What a snapshot is taken of.
+#[derive(Clone, Copy)]
+pub(super) struct FoldedEvidence<'f> {
+    pub(super) fold: &'f Fold,
+    /// Has the evidence of the fold.
+    pub(super) selector: &'f Selector,
+    /// Time that counts as the present.
+    pub(super) present: Timestamp,
+}
+
+/// A snapshot that was written.
+pub(super) struct Written {
+    pub(super) file: PathBuf,
+    pub(super) bytes: u64,
+    /// What it holds, with the totals of the groups of entries.
+    pub(super) contents: SnapshotContents,
+}
+
+impl FoldedEvidence<'_> {
+    fn meta(&self) -> SnapshotMeta {
+        self.fold.snapshot_meta(self.selector.learned(), self.selector.priors())
+    }
+
+    fn in_groups<E>(
+        &self,
+        sink: &mut dyn FnMut(EncodedGroup) -> Result<(), E>,
+    ) -> Result<WithoutGroups, E> {
+        let (learned, priors) = (self.selector.learned(), self.selector.priors());
+        self.fold.encoded((learned, priors), self.present, sink)
+    }
+
+    /// Returns what a snapshot would hold, with the totals of the groups of entries.
+    pub(super) fn totals(&self) -> SnapshotContents {
+        let Ok(all) = self.in_groups(&mut |_| Ok::<(), Infallible>(()));
+        all.contents
+    }
+
+    /// Writes the sections of a snapshot: those of the groups come first, since what the others
+    /// name is in them.
+    fn fill(&self, to: &mut SectionWriter<'_>) -> Result<SnapshotContents, LogError> {
+        let WithoutGroups { contents, is_finite, is_whole } =
+            self.in_groups(&mut |group| to.put(group_section(&group)))?;
+        let refused = |why| Err(LogError::Invalid(format!("cannot take a snapshot: {why}")));
+        if !is_whole {
+            return refused("evicted evidence could not be read");
+        }
+        if !is_finite {
+            return refused("its weights are not finite");
+        }
+        for (kind, bytes) in contents.encode() {
+            to.put(section(kind, &bytes))?;
+        }
+        Ok(contents)
+    }
+}
+
+/// Writes a snapshot.
 pub(super) fn write(
     maintenance: &Maintenance,
-    snapshot: &EncodedSnapshot,
-) -> Result<(PathBuf, u64), JournalError> {
-    let EncodedSnapshot { contents, groups, is_finite, is_whole } = snapshot;
-    if !is_whole {
-        return Err(LogError::Invalid(
-            "cannot take a snapshot: evicted evidence could not be read".into(),
-        )
-        .into());
-    }
-    if !is_finite {
-        return Err(
-            LogError::Invalid("cannot take a snapshot: its weights are not finite".into()).into()
-        );
-    }
-    let encoded = contents.encode();
-    let mut all = sections(&encoded);
-    all.extend(group_sections(groups));
-    Ok(maintenance.write_snapshot_checked(&contents.meta(), &all, &check)?)
+    folded: &FoldedEvidence<'_>,
+) -> Result<Written, JournalError> {
+    let mut contents = SnapshotContents::default();
+    let (file, bytes) = maintenance.fill_snapshot(
+        &folded.meta(),
+        &mut |to| {
+            contents = folded.fill(to)?;
+            Ok(())
+        },
+        &check,
+    )?;
+    Ok(Written { file, bytes, contents })
+}
+
+/// Writes a snapshot that gets its name later.
+pub(super) fn prepare(
+    maintenance: &Maintenance,
+    folded: &FoldedEvidence<'_>,
+) -> Result<PreparedSnapshot, JournalError> {
+    Ok(maintenance.prepare_snapshot(&folded.meta(), &mut |to| folded.fill(to).map(drop), &check)?)
 }

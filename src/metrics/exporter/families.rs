@@ -89,7 +89,8 @@ families! {
     EVICTED = "fetchwise_evidence_keys_evicted", Counter, [], "Keys evicted because there were too many";
     READ_BACK = "fetchwise_evidence_keys_read_back", Counter, [], "Evicted keys that were read back from disk";
     EVICTED_ERRORS = "fetchwise_evidence_disk_errors", Counter, ["operation"],
-        "Failed reads and writes of evicted keys on disk";
+        "Failed reads and writes of evicted keys on disk, and failed merges of their files";
+    EVICTED_HEALTHY = "fetchwise_evidence_disk_healthy", Gauge, [], "Whether evicted keys can be written and read: 1 or 0";
     FUTURE_TIMESTAMPS = "fetchwise_future_timestamps", Counter, [], "Attempts that arrived with a time in the future";
     LOG_HEALTHY = "fetchwise_log_healthy", Gauge, [], "Whether attempts reach the disk: 1 or 0";
     LOG_APPENDED = "fetchwise_log_records_appended", Counter, [], "Records appended to the log in this run";

@@ -57,8 +57,9 @@ impl Files {
 /// Encodes all metrics of `journal`.
 pub(super) fn encode(encoder: &mut FamilyEncoder<'_>, journal: &Journal) -> fmt::Result {
     let log = journal.metrics();
-    let is_healthy = matches!(journal.health(), Health::Good);
-    encoder.one(&families::LOG_HEALTHY, f64::from(u8::from(is_healthy)))?;
+    let as_number = |health| f64::from(u8::from(matches!(health, Health::Good)));
+    encoder.one(&families::EVICTED_HEALTHY, as_number(journal.evidence_health()))?;
+    encoder.one(&families::LOG_HEALTHY, as_number(journal.log_health()))?;
     encoder.one(&families::LOG_APPENDED, log.appended as f64)?;
     encoder.one(&families::LOG_LOST, journal.lost().records as f64)?;
     encoder.one(&families::LOG_QUEUED, log.queued_records as f64)?;

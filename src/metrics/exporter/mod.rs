@@ -208,7 +208,15 @@ impl Collector for Metrics {
         encoder.one(&families::EVICTED, self.selector.evicted_keys() as f64)?;
         let evicted = self.selector.learned().evidence.cold_counts();
         encoder.one(&families::READ_BACK, evicted.brought_back as f64)?;
-        let failed = [("read", evicted.failed_reads), ("write", evicted.failed_writes)];
+        #[cfg(feature = "journal")]
+        let failed_merges = self.journal.as_ref().map_or(0, |journal| journal.failed_merges());
+        #[cfg(not(feature = "journal"))]
+        let failed_merges = 0;
+        let failed = [
+            ("merge", failed_merges),
+            ("read", evicted.failed_reads),
+            ("write", evicted.failed_writes),
+        ];
         encoder.rows(
             &families::EVICTED_ERRORS,
             failed.map(|(what, times)| (vec![what], times as f64)),

@@ -100,9 +100,11 @@ fn a_merge_that_reaches_the_oldest_run_drops_tombstones_and_a_checkpoint_the_fil
         store.remove(key(n)).unwrap();
     }
     while store.stats().entries > 0 {
-        // Each makes a small run, until the oldest one is merged, too.
-        store.put(key(1000), b"x").unwrap();
-        store.remove(key(1000)).unwrap();
+        // Each makes a small run, until the oldest one of each part is merged, too.
+        for n in 1000..1100 {
+            store.put(key(n), b"x").unwrap();
+            store.remove(key(n)).unwrap();
+        }
         store.checkpoint(b"empty").unwrap();
         settle(&store);
     }
@@ -219,11 +221,12 @@ fn the_smallest_bounds_work() {
     let mut options = ColdOptions::default();
     (options.buffer_bytes, options.step_bytes) = (0, 0);
     let store = ColdStore::open(dir.path(), options).unwrap();
-    for n in 0..40 {
+    for n in 0..400 {
         store.put(key(n), &[1; 100]).unwrap();
         settle(&store);
     }
-    assert!(store.stats().runs < 10 && content(&store).unwrap().len() == 40);
+    assert!(store.stats().runs < 60, "{:?}", store.stats());
+    assert_eq!(content(&store).unwrap().len(), 400);
 }
 
 /// Nobody has to call `maintain` for memory to be bounded.
@@ -361,4 +364,63 @@ fn adopted_entries_are_read_merged_and_left_in_the_other_directory() {
     assert_eq!(ColdStore::read_tag(other_dir.path()).unwrap(), Some(b"later".to_vec()));
     assert!(content(&again).unwrap().values().all(|value| value == b"later"));
     assert_eq!(ColdStore::read_tag(own_dir.path()).unwrap(), None);
+}
+
+/// A merge of the largest runs wrote a new copy of everything before the old one could go, and both
+/// stayed until the next checkpoint.
+#[test]
+fn at_most_a_part_of_the_entries_is_on_disk_twice() {
+    let fs = SimFs::new(1);
+    let store = ColdStore::open_with(Arc::new(fs.clone()), Path::new("/cold"), options()).unwrap();
+    let mut largest_share = 0.0;
+    for round in 0..24_u64 {
+        for n in round * 1000..(round + 1) * 1000 {
+            store.put(key(n), &[round as u8; 100]).unwrap();
+            // As the thread for merges does.
+            store.maintain().unwrap();
+        }
+        store.checkpoint(&round.to_le_bytes()).unwrap();
+        let before = fs.used();
+        let mut most = before;
+        while store.maintain().unwrap() {
+            most = most.max(fs.used());
+        }
+        assert!(fs.used() <= before, "a merge leaves nothing behind");
+        largest_share = f64::max(largest_share, (most - before) as f64 / before as f64);
+    }
+    assert!(fs.used() < 24_000 * 140, "{} bytes", fs.used());
+    assert!(largest_share < 0.25, "{largest_share}");
+    let entries = content(&store).unwrap();
+    drop(store);
+    let again = ColdStore::open_with(Arc::new(fs.clone()), Path::new("/cold"), options()).unwrap();
+    assert_eq!(again.tag(), Some(&23_u64.to_le_bytes()[..]));
+    assert!(entries.len() == 24_000 && content(&again).unwrap() == entries);
+}
+
+/// A start removed what a killed process had left before it went on.
+#[test]
+fn a_store_that_is_opened_empty_removes_what_is_there_step_by_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    (0..1000).for_each(|n| store.put(key(n), &[1; 40]).unwrap());
+    store.checkpoint(b"old").unwrap();
+    settle(&store);
+    drop(store);
+    let runs = || {
+        let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().unwrap().starts_with("run-")).count()
+    };
+    let old = runs();
+    assert!(old > 4);
+    let store = ColdStore::open_empty(dir.path(), options()).unwrap();
+    assert_eq!((store.tag(), runs(), content(&store).unwrap().len()), (None, old, 0));
+    store.put(7, b"seven").unwrap();
+    assert!(store.maintain().unwrap());
+    assert_eq!(runs(), old - 1);
+    settle(&store);
+    assert_eq!((runs(), value_of(&store, 7)), (0, Some(b"seven".to_vec())));
+    store.checkpoint(b"new").unwrap();
+    drop(store);
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    assert_eq!(content(&store).unwrap(), BTreeMap::from([(7, b"seven".to_vec())]));
 }

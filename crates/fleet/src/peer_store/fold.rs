@@ -80,9 +80,9 @@ pub(crate) fn fold(
     if let Some(snapshot) = &found {
         covers = snapshot.meta().covers_seq;
         let (_, bytes) = snapshot
-            .section(PEER_STATES)
+            .section(PEER_STATES)?
             .ok_or_else(|| FleetError::Record("a snapshot without peer states".into()))?;
-        states = PeerStates::decode(bytes).map_err(FleetError::Record)?;
+        states = PeerStates::decode(&bytes).map_err(FleetError::Record)?;
     }
     let ahead = look_ahead(&reader, covers, upto)?;
     let mut forgotten = states.forgotten.clone();
@@ -130,9 +130,14 @@ fn visit_sections(
     states: &mut PeerStates,
     visitor: &mut impl FoldVisitor,
 ) -> Result<(), FleetError> {
+    let mut bytes = Vec::new();
     for section in snapshot.sections() {
+        if ![GENERAL, NODE_EVIDENCE, MIXED_EVIDENCE].contains(&section.kind) {
+            continue;
+        }
+        snapshot.read_into(section, &mut bytes)?;
         if section.kind == GENERAL {
-            let (node_id, at, body) = general(section.bytes)
+            let (node_id, at, body) = general(&bytes)
                 .ok_or_else(|| FleetError::Record("truncated global snapshot".into()))?;
             let has_newer = ahead.excluded.contains_key(&node_id)
                 || ahead.global_snapshots.contains_key(&node_id);
@@ -140,7 +145,7 @@ fn visit_sections(
             hold(states, (node_id, at, body), shows, visitor)?;
             continue;
         }
-        let Some((group, packed)) = evidence_section(section.kind, section.bytes) else { continue };
+        let Some((group, packed)) = evidence_section(section.kind, &bytes) else { continue };
         let is_shown = |node_id: &NodeId| {
             !ahead.begins.contains_key(node_id) && only.is_none_or(|only| only.contains(node_id))
         };
@@ -252,12 +257,11 @@ fn evidence_section(kind: u32, bytes: &[u8]) -> Option<(Vec<NodeId>, &[u8])> {
 /// Returns what the newest snapshot covers, and the nodes whose evidence is mixed in it.
 pub(super) fn mixed(dir: &Path) -> Result<(u64, Vec<NodeId>), FleetError> {
     let found = fetchwise_log::load_snapshot(dir)?.snapshot;
-    let of = |snapshot: &fetchwise_log::Snapshot| {
-        let (_, bytes) = snapshot.section(MIXED_EVIDENCE)?;
-        evidence_section(MIXED_EVIDENCE, bytes).map(|(group, _)| group)
-    };
-    let covers = found.as_ref().map_or(0, |snapshot| snapshot.meta().covers_seq);
-    Ok((covers, found.as_ref().and_then(of).unwrap_or_default()))
+    let Some(snapshot) = found else { return Ok((0, Vec::new())) };
+    let group = snapshot
+        .section(MIXED_EVIDENCE)?
+        .and_then(|(_, bytes)| Some(evidence_section(MIXED_EVIDENCE, &bytes)?.0));
+    Ok((snapshot.meta().covers_seq, group.unwrap_or_default()))
 }
 
 /// Removes forgotten domains from a snapshot. Returns whether some of them are mixed with other

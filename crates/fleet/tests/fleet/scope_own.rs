@@ -163,7 +163,7 @@ async fn a_store_snapshot_holds_the_newest_global_snapshot_of_each_node() {
         node.crash().await;
         let found =
             fetchwise_log::load_snapshot(&node.dir.join("peers")).unwrap().snapshot.unwrap();
-        assert_eq!(found.sections().filter(|section| section.kind == 103).count(), 2);
+        assert_eq!(found.sections().iter().filter(|section| section.kind == 103).count(), 2);
         node.start(options.clone()).await.unwrap();
     }
     settle(&nodes).await;

@@ -129,7 +129,7 @@ fn open_crawler(
 /// Fails if the log has not kept all that was recorded. The pages are there nevertheless.
 fn check_log(journal: &Journal) -> Result<(), Failure> {
     let lost = journal.lost();
-    match journal.health() {
+    match journal.log_health() {
         _ if !lost.is_nothing() => {
             Err(Failure::failed(format_args!("the attempt log lost {lost}")))
         }

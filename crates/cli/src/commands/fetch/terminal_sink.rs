@@ -79,6 +79,12 @@ impl CrawlSink for TerminalSink<'_> {
                 ));
             }
             CrawlEvent::LogRecovered => self.show.note("fetchwise: the attempt log has recovered"),
+            CrawlEvent::EvidenceDegraded { reason } => self.show.note(&format!(
+                "fetchwise: warning: {reason}; fetching continues"
+            )),
+            CrawlEvent::EvidenceRecovered => {
+                self.show.note("fetchwise: evidence on disk can be written and read again");
+            }
             CrawlEvent::CrawlDelayCut(cut) => self.show.crawl_delay_cut(cut),
             CrawlEvent::SignatureRejected(host) => self.show.signature_rejected(host),
             // It names times, because the line stays as it is; the progress has the rest of the
