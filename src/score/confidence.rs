@@ -71,7 +71,7 @@ impl Basis {
     /// one's by more than chance explains, over all attempts or over the recent ones. While it
     /// agrees, the larger confidence counts, so that a few successes on a new host never lower the
     /// confidence that all such files have earned elsewhere. In each case the next level is
-    /// compared with the specific one. The number of attempts does not matter: a site's quota can
+    /// compared with the specific one, unless that has less than one attempt. The number of attempts does not matter: a site's quota can
     /// leave a general level with fewer.
     #[inline]
     pub(crate) fn stronger(self, other: Self, settings: &Settings) -> Self {
@@ -94,7 +94,10 @@ impl Basis {
             }
             false => general.sample > specific.sample,
         };
-        Self { agreed: specific.agreed, ..if prefers_general { general } else { specific } }
+        // Almost any rate of half an attempt agrees with any other: the next level is compared with
+        // what stands before it.
+        let agreed = if specific.sample < 1.0 { general.agreed } else { specific.agreed };
+        Self { agreed, ..if prefers_general { general } else { specific } }
     }
 
     /// Returns whether this level's rate is below that of the next general one by more than one
@@ -180,6 +183,18 @@ mod tests {
         }
         let collapsed = Basis { recent: Some((1.0, 12.0)), ..basis(Specificity::Domain, 500.0) };
         assert_eq!(strongest(&[suffix, collapsed]), collapsed, "the recent attempts are failures");
+    }
+
+    /// The bug: two failures on a host lowered nothing, because a suffix with half an attempt, a
+    /// failure, agreed with all such files elsewhere and then with the host. The first success then
+    /// lowered the confidence.
+    #[test]
+    fn a_level_that_hardly_knows_anything_hides_no_failures_of_the_next() {
+        let flag = Basis::new(Specificity::Flag(0), 3.0, 4.25, None);
+        let suffix = Basis::new(Specificity::Suffix, 0.0, 0.5, None);
+        let host = Basis::new(Specificity::Domain, 0.0, 2.0, None);
+        assert_eq!(strongest(&[flag, suffix]).confidence(), flag.confidence());
+        assert_eq!(strongest(&[flag, suffix, host]).confidence(), 0.0);
     }
 
     #[test]
