@@ -296,8 +296,6 @@ impl EvidenceSnapshot {
             return Some((key, "days differ"));
         }
         let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
-        // Only fetchers with a cell matter; one image may list names without any.
-        let name = |image: &Self, rank: u64| image.fetchers.get(rank as usize).cloned();
         let (mut mine, mut theirs) = (EntryViews::of(self), EntryViews::of(other));
         let (mut a, mut b) = (mine.next(), theirs.next());
         loop {
@@ -322,40 +320,8 @@ impl EvidenceSnapshot {
                 }
                 (Some(_), None) => return None,
             };
-            let key = left.row.address.key;
-            if left.cells.len() != right.cells.len() || left.breakers.len() != right.breakers.len()
-            {
-                return Some((key, "cells are in only one of the two"));
-            }
-            let pair = |cells: &[CellRow], image: &Self| {
-                let mut named: Vec<_> = cells
-                    .iter()
-                    .map(|cell| {
-                        let (group, rank) = Entry::split_tag(cell.tag);
-                        ((Entry::join_tag(group, 0), name(image, rank)), cell.raw)
-                    })
-                    .collect();
-                named.sort_by(|x, y| x.0.cmp(&y.0));
-                named
-            };
-            for ((tag_a, raw_a), (tag_b, raw_b)) in
-                pair(left.cells, self).iter().zip(&pair(right.cells, other))
-            {
-                if tag_a != tag_b {
-                    return Some((key, "cells are in only one of the two"));
-                }
-                if let Some(what) = raw_a.difference(raw_b) {
-                    return Some((key, what));
-                }
-            }
-            let named = |rows: &[BreakerRow], image: &Self| -> Vec<_> {
-                let named = rows
-                    .iter()
-                    .map(|row| (name(image, u64::from(row.fetcher)), row.blocks, row.last));
-                named.collect()
-            };
-            if named(left.breakers, self) != named(right.breakers, other) {
-                return Some((key, "breakers differ"));
+            if let Some(what) = differ((left, self), (right, other)) {
+                return Some((left.row.address.key, what));
             }
             (a, b) = (mine.next(), theirs.next());
         }
@@ -420,6 +386,52 @@ impl EntryView<'_> {
     fn weight(&self) -> f64 {
         self.cells.iter().map(|cell| cell.raw.total).sum()
     }
+}
+
+type NamedCells = Vec<((u64, Option<String>), RawCounts)>;
+
+impl EntryView<'_> {
+    /// Its cells with the names of their fetchers, in order. Two images number fetchers differently,
+    /// and one may list names without any cell.
+    fn named_cells(&self, image: &EvidenceSnapshot) -> NamedCells {
+        let mut named: Vec<_> = self
+            .cells
+            .iter()
+            .map(|cell| {
+                let (group, rank) = Entry::split_tag(cell.tag);
+                ((Entry::join_tag(group, 0), image.fetchers.get(rank as usize).cloned()), cell.raw)
+            })
+            .collect();
+        named.sort_by(|x, y| x.0.cmp(&y.0));
+        named
+    }
+
+    fn named_breakers(&self, image: &EvidenceSnapshot) -> Vec<(Option<String>, u32, Timestamp)> {
+        let rows = self.breakers.iter();
+        rows.map(|row| (image.fetchers.get(row.fetcher as usize).cloned(), row.blocks, row.last))
+            .collect()
+    }
+}
+
+/// Returns what differs between an entry of two images by more than rounding.
+fn differ(
+    (left, mine): (&EntryView<'_>, &EvidenceSnapshot),
+    (right, theirs): (&EntryView<'_>, &EvidenceSnapshot),
+) -> Option<&'static str> {
+    const MISSING: &str = "cells are in only one of the two";
+    if left.cells.len() != right.cells.len() || left.breakers.len() != right.breakers.len() {
+        return Some(MISSING);
+    }
+    let cells = left.named_cells(mine).into_iter().zip(right.named_cells(theirs));
+    for ((tag_a, raw_a), (tag_b, raw_b)) in cells {
+        if tag_a != tag_b {
+            return Some(MISSING);
+        }
+        if let Some(what) = raw_a.difference(&raw_b) {
+            return Some(what);
+        }
+    }
+    (left.named_breakers(mine) != right.named_breakers(theirs)).then_some("breakers differ")
 }
 
 impl<'i> EntryViews<'i> {
