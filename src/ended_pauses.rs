@@ -1,5 +1,5 @@
-//! Pauses that end before their time, and who is told: a crawl that keeps paused links until the end
-//! of their pauses would not ask again earlier.
+//! Pauses that end before their time, and who is told: a crawl that keeps paused links until the
+//! end of their pauses would not ask again earlier.
 //!
 //! Owns: the listeners.
 //!

@@ -391,8 +391,8 @@ impl EntryView<'_> {
 type NamedCells = Vec<((u64, Option<String>), RawCounts)>;
 
 impl EntryView<'_> {
-    /// Its cells with the names of their fetchers, in order. Two images number fetchers differently,
-    /// and one may list names without any cell.
+    /// Its cells with the names of their fetchers, in order. Two images number fetchers
+    /// differently, and one may list names without any cell.
     fn named_cells(&self, image: &EvidenceSnapshot) -> NamedCells {
         let mut named: Vec<_> = self
             .cells

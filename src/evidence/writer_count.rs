@@ -1,8 +1,8 @@
 //! Who writes to an entry that may be evicted: nothing that is added to it may miss the copy that
 //! an eviction makes.
 //!
-//! Owns: the count of writers in each entry, the mark that ends it, and the mark that the copy in the
-//! tier is equal.
+//! Owns: the count of writers in each entry, the mark that ends it, and the mark that the copy in
+//! the tier is equal.
 //!
 //! A writer adds itself to the count, then looks at the mark in the same atomic step. An eviction
 //! sets the mark only in the step in which the count is zero. These steps have one order, since

@@ -219,8 +219,8 @@ impl Fold {
         )
     }
 
-    /// Returns the same without the entries of domains: the results of `f` for these, in groups, are
-    /// passed to `sink`. An error of `sink` ends it. Memory holds a few groups at a time.
+    /// Returns the same without the entries of domains: the results of `f` for these, in groups,
+    /// are passed to `sink`. An error of `sink` ends it. Memory holds a few groups at a time.
     pub(super) fn contents_in_groups<T: Send, E>(
         &self,
         (learned, priors): (&Learned, &[Prior]),

@@ -337,8 +337,8 @@ impl Journal {
     }
 
     /// Returns whether entries reach the disk, and whether evidence that is kept on disk
-    /// ([`keep_evicted`](crate::SelectorBuilder::keep_evicted)) can be written and read. The reason
-    /// of a failure says which of them, and what to do.
+    /// ([`keep_evicted`](crate::selector::SelectorBuilder::keep_evicted)) can be written and read.
+    /// The reason of a failure says which of them, and what to do.
     pub fn health(&self) -> Health {
         match self.log.health() {
             Health::Good => self.store_health.get(),

@@ -81,8 +81,8 @@ mod tests {
         assert!(is_known(0) && !is_known(1) && is_known(2));
     }
 
-    /// The bug: a file that was being read lost its slot to others, and the next link read it at the
-    /// same time.
+    /// The bug: a file that was being read lost its slot to others, and the next link read it at
+    /// the same time.
     #[test]
     fn a_file_that_is_being_read_keeps_its_slot() {
         let files = LicenseFiles::default();

@@ -71,8 +71,8 @@ impl Basis {
     /// one's by more than chance explains, over all attempts or over the recent ones. While it
     /// agrees, the larger confidence counts, so that a few successes on a new host never lower the
     /// confidence that all such files have earned elsewhere. In each case the next level is
-    /// compared with the specific one, unless that has less than one attempt. The number of attempts does not matter: a site's quota can
-    /// leave a general level with fewer.
+    /// compared with the specific one, unless that has less than one attempt. The number of
+    /// attempts does not matter: a site's quota can leave a general level with fewer.
     #[inline]
     pub(crate) fn stronger(self, other: Self, settings: &Settings) -> Self {
         let (general, specific) =

@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 /// Adds links to a running crawl. Clones add to the same crawl, and have no effect once it has
 /// ended.
 ///
-/// A link that is added is treated as one of a list: it obeys robots.txt and has the other fields of
-/// [`CrawlSpec::listed`](crate::CrawlSpec::listed), it waits for the pace of its host, and it is
+/// A link that is added is treated as one of a list: it obeys robots.txt and has the other fields
+/// of [`CrawlSpec::listed`](crate::CrawlSpec::listed), it waits for the pace of its host, and it is
 /// fetched once, however often it is added or listed. An invalid URL gets a result that says so.
 /// Which links to follow, and how far, is the caller's choice.
 ///

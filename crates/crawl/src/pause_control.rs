@@ -22,8 +22,8 @@ enum Release {
     Paces,
 }
 
-/// Tells a crawl that the settings of the pace have changed. Clones tell the same crawl, and have no
-/// effect once it has ended.
+/// Tells a crawl that the settings of the pace have changed. Clones tell the same crawl, and have
+/// no effect once it has ended.
 ///
 /// A crawl learns of pauses that end early from its selector.
 #[derive(Clone, Debug)]
@@ -74,8 +74,8 @@ impl Releases {
         Some(self.with_rest(first))
     }
 
-    /// Waits until something may be asked again, and returns all of it, so that one search finds the
-    /// links of all. None if nobody can say anything any more. Cancel safe.
+    /// Waits until something may be asked again, and returns all of it, so that one search finds
+    /// the links of all. None if nobody can say anything any more. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Released> {
         let first = self.0.recv().await?;
         Some(self.with_rest(first))

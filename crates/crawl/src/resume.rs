@@ -2,9 +2,10 @@
 //!
 //! The inputs and outputs of a run identify it. During the run, the file `run-<hash>` in the data
 //! directory gets one line for each link whose result was written, and one for each link that was
-//! added to the running crawl, so that the same command continues an interrupted run. When the run completes, `left-<hash>` replaces it. It names the
-//! links that were not delivered, for [`CrawlSpec::only`]. Results that wait for an earlier one are
-//! in `held-<state file>`: see [`HeldResults`].
+//! added to the running crawl, so that the same command continues an interrupted run. When the run
+//! completes, `left-<hash>` replaces it. It names the links that were not delivered, for
+//! [`CrawlSpec::only`]. Results that wait for an earlier one are in `held-<state file>`: see
+//! [`HeldResults`].
 //!
 //! Invariants: a link is recorded only after its result was passed on, and only a final end counts
 //! as done: see [`LinkEnd`]. A link that was added while a result was passed on is recorded before
@@ -365,9 +366,9 @@ pub fn left_for_pause(dir: &Path) -> io::Result<Vec<LeftForPause>> {
     Ok(left)
 }
 
-/// Writes the lines of links that were not delivered to `to`; the last line of each link counts. For
-/// links that were added, so do the lines with their URLs if `keeps_added` is set. Without such links
-/// removes `to`.
+/// Writes the lines of links that were not delivered to `to`; the last line of each link counts.
+/// For links that were added, so do the lines with their URLs if `keeps_added` is set. Without such
+/// links removes `to`.
 fn write_left(from: &Path, to: &Path, keeps_added: bool) -> io::Result<()> {
     // The offset of each such link's last line.
     let mut left: HashMap<u64, u64> = HashMap::new();

@@ -242,7 +242,8 @@ impl CompactOptions {
     }
 }
 
-/// Puts a snapshot on disk that gets its name later. Returns it with the last record that it covers.
+/// Puts a snapshot on disk that gets its name later. Returns it with the last record that it
+/// covers.
 fn prepare_unless_dry(
     maintenance: &Maintenance,
     folded: &FoldedEvidence<'_>,

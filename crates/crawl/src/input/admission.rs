@@ -1,7 +1,7 @@
 //! Which links of a run are fetched: those that are new to it and that no earlier run has finished.
 //!
-//! Invariants: the input and the links that are added to a running crawl pass the same admission, so
-//! a link that both name is fetched once. Numbers have no gaps.
+//! Invariants: the input and the links that are added to a running crawl pass the same admission,
+//! so a link that both name is fetched once. Numbers have no gaps.
 //!
 //! Must not know: where a link comes from, and where its text is.
 

@@ -43,8 +43,8 @@ pub(crate) struct Batch {
     pub left_out: u64,
     /// Links that an earlier run finished.
     pub skipped: u64,
-    /// Links, also among those left out, that were added to the running crawl: the input's number of
-    /// items is without them.
+    /// Links, also among those left out, that were added to the running crawl: the input's number
+    /// of items is without them.
     pub added: u64,
     /// Hosts whose links other nodes fetch from now on, before the items.
     pub withdrawn: Option<Withdrawal>,

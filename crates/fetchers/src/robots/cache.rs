@@ -200,8 +200,8 @@ impl Default for Shard {
     }
 }
 
-/// The turn to request the rules of one origin. The holder of its lock requests them, and the others
-/// wait. The cache forgets a turn once nobody has it.
+/// The turn to request the rules of one origin. The holder of its lock requests them, and the
+/// others wait. The cache forgets a turn once nobody has it.
 pub struct Turn<'c> {
     cache: &'c RobotsTxt,
     origin: Box<str>,

@@ -227,9 +227,9 @@ impl RemoteLinks {
         }
     }
 
-    /// Drops the `count` rows that end first, among the nodes that `is_of` selects, and the older rows
-    /// of the same links: one that says that a link is fine ends at once, and without it an older
-    /// pause of another node would count again.
+    /// Drops the `count` rows that end first, among the nodes that `is_of` selects, and the older
+    /// rows of the same links: one that says that a link is fine ends at once, and without it an
+    /// older pause of another node would count again.
     fn evict(&mut self, count: usize, is_of: impl Fn(NodeId) -> bool) -> Vec<u64> {
         let mut all: Vec<(Timestamp, (u64, NodeId))> = self
             .rows

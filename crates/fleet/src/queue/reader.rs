@@ -112,8 +112,8 @@ pub enum QueueEvent {
         /// no site.
         unreadable: u64,
     },
-    /// The queue cannot be read: trying again does not help, or has not helped for some minutes while
-    /// there was nothing else to do.
+    /// The queue cannot be read: trying again does not help, or has not helped for some minutes
+    /// while there was nothing else to do.
     Failed(TransportError),
 }
 
@@ -403,8 +403,8 @@ impl Reader {
         self.check_progress(failed, looks)
     }
 
-    /// Returns the failure of requests about sites that ends the reading, if there is one. `is_whole`
-    /// is whether a step without a failure has tried everything.
+    /// Returns the failure of requests about sites that ends the reading, if there is one.
+    /// `is_whole` is whether a step without a failure has tried everything.
     fn check_progress(
         &mut self,
         FirstFailure(failed): FirstFailure,
@@ -475,8 +475,8 @@ impl Reader {
     }
 
     /// Gives back the sites without links. Returns whether some are left to a later step, because
-    /// the broker has not yet removed what is acknowledged: another node could get it again. Returns
-    /// the failure of others, too, which are given back later.
+    /// the broker has not yet removed what is acknowledged: another node could get it again.
+    /// Returns the failure of others, too, which are given back later.
     async fn release_sites(
         &mut self,
         queues: &dyn WorkQueues,
