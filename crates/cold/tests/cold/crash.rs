@@ -100,7 +100,7 @@ fn a_crash_at_each_call_and_again_at_each_call_of_the_next_opening() {
     let ops = 150;
     let mut clean = Model::new(9);
     script(&mut clean, ops).unwrap();
-    let (calls, stride) = (clean.fs.calls(), scaled(3, 1, 1));
+    let (calls, stride) = (clean.fs.calls(), scaled(8, 3, 1));
     assert!(calls > 250, "{calls} calls are too few");
     let mut images = 0;
     for cut in (0..=calls).step_by(stride as usize) {
