@@ -144,10 +144,11 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 ///
 /// >>> import tempfile
 /// >>> with tempfile.TemporaryDirectory() as folder:
-/// ... with fetchwise.Journal(folder) as journal: ... selector =
-/// fetchwise.Selector(journal=journal) ...
-/// selector.record(fetchwise.Attempt("https://example.org/", "playwright").delivered()) ...
-/// fetchwise.Selector(journal=folder).masses("domain", "example.org", "playwright")["attempts"] 1
+/// ...     with fetchwise.Journal(folder) as journal:
+/// ...         selector = fetchwise.Selector(journal=journal)
+/// ...         selector.record(fetchwise.Attempt("https://example.org/", "playwright").delivered())
+/// ...     fetchwise.Selector(journal=folder).masses("domain", "example.org", "playwright")["attempts"]
+/// 1
 #[pyclass(frozen, module = "fetchwise", name = "Journal")]
 pub(crate) struct Journal {
     pub(crate) shared: Arc<Shared>,

@@ -37,8 +37,7 @@ use fetchwise_bindings_core::visit::VisitSettings;
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
 /// >>> for n in range(10):
-/// ... selector.record(fetchwise.Attempt(f"https://wikipedia.org/wiki/{n}",
-/// "playwright").delivered())
+/// ...     selector.record(fetchwise.Attempt(f"https://wikipedia.org/wiki/{n}", "playwright").delivered())
 /// >>> selector.select("https://wikipedia.org/wiki/Rust")
 /// <Decision playwright (learned, confidence 1.00)>
 #[pyclass(frozen, module = "fetchwise", name = "Selector")]
@@ -188,8 +187,10 @@ impl Selector {
     /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
     /// >>> visit = selector.visit("https://example.org/app")
     /// >>> while step := visit.next():
-    /// ... if step.wait: ... step.block() ... else: ... visit.report(step, "wrong_tool" if
-    /// step.fetcher == "direct_access" else "content")
+    /// ...     if step.wait:
+    /// ...         step.block()
+    /// ...     else:
+    /// ...         visit.report(step, "wrong_tool" if step.fetcher == "direct_access" else "content")
     /// >>> visit.end.kind, visit.end.fetcher, visit.end.requests
     /// ('delivered', 'playwright', 2)
     #[pyo3(signature = (url, *, fetchers=None, prefer=None, link=None, heuristics=None))]

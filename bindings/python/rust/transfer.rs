@@ -120,8 +120,9 @@ impl Out {
 /// >>> import io, tempfile
 /// >>> out = io.StringIO()
 /// >>> with tempfile.TemporaryDirectory() as folder, fetchwise.Journal(folder) as journal:
-/// ... fetchwise.Selector(journal=journal).record(fetchwise.Attempt("https://example.org/",
-/// "playwright").delivered()) ... fetchwise.export_attempts(journal, out) 1
+/// ...     fetchwise.Selector(journal=journal).record(fetchwise.Attempt("https://example.org/", "playwright").delivered())
+/// ...     fetchwise.export_attempts(journal, out)
+/// 1
 /// >>> out.getvalue().count("\n")
 /// 1
 #[pyfunction]
