@@ -76,23 +76,27 @@ export declare const __napiBindingTarget: 'native' | 'wasm32-wasi' | 'wasm32-was
  * Immutable: `delivered()` and `failed(kind)` return a new attempt.
  */
 export declare class Attempt {
-  /** Creates an attempt that has not ended yet. Throws `ERR_FETCHWISE_URL` for a URL that cannot be fetched. */
+  /**
+   * Creates an attempt that has not ended yet. Throws `ERR_FETCHWISE_URL` for a URL that cannot
+   * be fetched.
+   */
   constructor(url: string | URL, fetcher: string, options?: AttemptOptions | undefined | null)
   /**
-   * Creates the attempt of a classified response. The outcome, headers and heuristics come from the verdict, the
-   * reasons for the request from the decision.
+   * Creates the attempt of a classified response. The outcome, headers and heuristics come from
+   * the verdict, the reasons for the request from the decision.
    */
   static fromResponse(decision: Decision, url: string | URL, verdict: Verdict, options?: AttemptOptions | undefined | null): Attempt
   /**
-   * Creates the attempt that an object or one line of JSON describes, in the format of `fetchwise import`: `url`,
-   * `fetcher`, `success` and `attempted_at` are required. A time in the future becomes now.
+   * Creates the attempt that an object or one line of JSON describes, in the format of
+   * `fetchwise import`: `url`, `fetcher`, `success` and `attempted_at` are required. A time in
+   * the future becomes now.
    */
   static fromJSON(fields: object | string): Attempt
   /** Returns the attempt as ended with content. */
   delivered(): Attempt
   /**
-   * Returns the attempt as failed for good with an `ErrorKind`. It counts by the kind's weight, which is 0 for
-   * failures that no fetcher caused. Any other name is kept and counts in full.
+   * Returns the attempt as failed for good with an `ErrorKind`. It counts by the kind's weight,
+   * which is 0 for failures that no fetcher caused. Any other name is kept and counts in full.
    */
   failed(kind: ErrorKind | (string & {})): Attempt
   /** Returns the attempt with another weight: 0 while a retry may still succeed. */
@@ -124,31 +128,38 @@ export declare class Attempt {
 }
 
 /**
- * Distinguishes content from a block or captcha, a client-rendered shell, an empty page, and a waiting room.
+ * Distinguishes content from a block or captcha, a client-rendered shell, an empty page, and a
+ * waiting room.
  *
  * No page makes it throw.
  */
 export declare class Detector {
   /**
-   * Loads the shipped rules, and those of a custom file. Throws `ERR_FETCHWISE_CONFIG`, which names the line and
-   * field of an error in the file.
+   * Loads the shipped rules, and those of a custom file. Throws `ERR_FETCHWISE_CONFIG`, which
+   * names the line and field of an error in the file.
    */
   constructor(options?: DetectorOptions | undefined | null)
   /**
-   * Classifies one response: its decoded body (bytes are not copied), and whatever else is known about it. The time
-   * is linear in the bytes read.
+   * Classifies one response: its decoded body (bytes are not copied), and whatever else is known
+   * about it. The time is linear in the bytes read.
    */
   classify(body: Uint8Array | string, page?: PageOptions | undefined | null): Verdict
-  /** Classifies on another thread, for large pages, without blocking the event loop. Copies the body first. */
+  /**
+   * Classifies on another thread, for large pages, without blocking the event loop. Copies the
+   * body first.
+   */
   classifyAsync(body: Uint8Array | string, page?: PageOptions | undefined | null): Promise<Verdict>
   /**
-   * Judges a whole response and returns the fetch result, with everything that an attempt records of it.
-   * `Visit.report` accepts it.
+   * Judges a whole response and returns the fetch result, with everything that an attempt
+   * records of it. `Visit.report` accepts it.
    */
   judge(status: number, headers: HeadersLike | undefined | null, body: Uint8Array | string, page?: PageOptions | undefined | null): FetchResult
   /** Classifies like `classify`, and returns everything that matched. */
   explain(body: Uint8Array | string, page?: PageOptions | undefined | null): DetectionExplanation
-  /** Reloads the rules, from the file of the constructor or another one. When it throws, the old rules stay in force. */
+  /**
+   * Reloads the rules, from the file of the constructor or another one. When it throws, the old
+   * rules stay in force.
+   */
   reload(rules?: string | undefined | null): void
   /** The number of rules. */
   get ruleCount(): number
@@ -159,8 +170,8 @@ export declare class Explanation {
   /** The fetcher that `select` would choose, or null. */
   get fetcher(): string | null
   /**
-   * Returns the fields of `fetchwise explain --json` that do not depend on the program: decision, heuristics,
-   * candidates, steps, counterfactuals.
+   * Returns the fields of `fetchwise explain --json` that do not depend on the program:
+   * decision, heuristics, candidates, steps, counterfactuals.
    */
   toJSON(): Record<string, any>
   /** The explanation for people, as `fetchwise explain` prints it. */
@@ -168,13 +179,13 @@ export declare class Explanation {
 }
 
 /**
- * The result of one request, with everything that an attempt records of it. `Detector.judge` returns it for a
- * response; `new FetchResult(kind)` is a result without one.
+ * The result of one request, with everything that an attempt records of it. `Detector.judge`
+ * returns it for a response; `new FetchResult(kind)` is a result without one.
  */
 export declare class FetchResult {
   /**
-   * Creates a result without a page: `content`, an `ErrorKind`, or a custom name, which counts as the fetcher's
-   * failure.
+   * Creates a result without a page: `content`, an `ErrorKind`, or a custom name, which counts
+   * as the fetcher's failure.
    */
   constructor(kind: 'content' | ErrorKind | (string & {}), options?: FetchResultOptions | undefined | null)
   /** The outcome: a name like `Verdict.outcome`, or that of a failure before the response. */
@@ -198,8 +209,8 @@ export declare class FetchResult {
 /**
  * A directory of attempts, pauses and paces, open for writing.
  *
- * Pass it to a `Selector`, which replays its attempts and records into it. A directory has one writer: a second one
- * gets `ERR_FETCHWISE_LOCKED`, with the `pid` of the holder.
+ * Pass it to a `Selector`, which replays its attempts and records into it. A directory has one
+ * writer: a second one gets `ERR_FETCHWISE_LOCKED`, with the `pid` of the holder.
  */
 export declare class Journal {
   /** Opens the journal in `dir`, and creates the directory if it is missing. */
@@ -207,18 +218,21 @@ export declare class Journal {
   /** Resolves when everything recorded so far is on disk. */
   flush(): Promise<void>
   /**
-   * Resolves when everything recorded so far is acknowledged at the journal's durability. By default it then
-   * survives `kill -9`.
+   * Resolves when everything recorded so far is acknowledged at the journal's durability. By
+   * default it then survives `kill -9`.
    */
   settled(): Promise<void>
   /** The synchronous `flush`: blocks until everything is on disk. */
   flushSync(): void
   /**
-   * Writes a snapshot of all evidence so far, so that the next start reads less. Resolves to the number of records
-   * since the previous snapshot.
+   * Writes a snapshot of all evidence so far, so that the next start reads less. Resolves to the
+   * number of records since the previous snapshot.
    */
   snapshot(): Promise<number>
-  /** Drops old attempts from the log. Their evidence stays, in a snapshot. Works alongside the writer. */
+  /**
+   * Drops old attempts from the log. Their evidence stays, in a snapshot. Works alongside the
+   * writer.
+   */
   compact(options?: CompactionOptions | undefined | null): Promise<CompactReport>
   /** Reads everything on disk and checks whether it is sound. */
   verify(): Promise<Verified>
@@ -228,7 +242,10 @@ export declare class Journal {
   get health(): string
   /** The directory. */
   get dir(): string
-  /** Writes and syncs the remaining records, and unlocks the directory. A second call does nothing. */
+  /**
+   * Writes and syncs the remaining records, and unlocks the directory. A second call does
+   * nothing.
+   */
   close(): Promise<void>
   /** The synchronous `close`. */
   closeSync(): void
@@ -236,47 +253,63 @@ export declare class Journal {
 
 /** Learns which fetcher works for which URL. */
 export declare class Selector {
-  /** Replays its journal, if it has one, before it returns; `Selector.open` does that on another thread. */
+  /**
+   * Replays its journal, if it has one, before it returns; `Selector.open` does that on another
+   * thread.
+   */
   constructor(options?: SelectorOptions | undefined | null)
   /**
-   * Opens the journal in `dir`, and creates the directory if it is missing. Replays it on another thread and
-   * resolves to a selector over it.
+   * Opens the journal in `dir`, and creates the directory if it is missing. Replays it on
+   * another thread and resolves to a selector over it.
    */
   static open(dir: string, options?: Omit<SelectorOptions, 'journal'> | undefined | null): Promise<Selector>
   /** Decides about `url`. Takes about a microsecond, no lock and no system call. */
   select(url: string | URL, options?: SelectOptions | undefined | null): Decision
   /**
-   * Decides about many URLs as `select` does about one, and returns the decisions in the same order. With many domains
-   * this takes less time, because the evidence of several URLs is requested from memory at once. The options apply to
-   * all URLs; each link is known by its URL. Throws if one of them cannot be fetched.
+   * Decides about many URLs as `select` does about one, and returns the decisions in the same
+   * order. With many domains this takes less time, because the evidence of several URLs is
+   * requested from memory at once. The options apply to all URLs; each link is known by its URL.
+   * Throws if one of them cannot be fetched.
    */
   selectMany(urls: Array<string | URL>, options?: Omit<SelectOptions, 'link'> | undefined | null): Array<Decision>
   /** Explains the decision that `select` would make. */
   explain(url: string | URL, options?: SelectOptions | undefined | null): Explanation
   /**
-   * Records an attempt, first in memory and then in the journal. When it throws, the attempt will not survive the
-   * process.
+   * Records an attempt, first in memory and then in the journal. When it throws, the attempt
+   * will not survive the process.
    */
   record(attempt: Attempt): void
-  /** Records many attempts, in order. When it throws, it has ignored all attempts after the first failed one. */
+  /**
+   * Records many attempts, in order. When it throws, it has ignored all attempts after the first
+   * failed one.
+   */
   recordBatch(attempts: Array<Attempt>): void
-  /** Begins a visit of `url`: all steps from the decision to the last attempt, driven by the caller's network code. */
+  /**
+   * Begins a visit of `url`: all steps from the decision to the last attempt, driven by the
+   * caller's network code.
+   */
   visit(url: string | URL, options?: VisitOptions | undefined | null): Visit
-  /** Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files. */
+  /**
+   * Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`,
+   * over files.
+   */
   masses(kind: string, value: string, fetcher: string, files?: boolean | undefined | null, at?: number | undefined | null): Masses
   /** Returns counts of everything in its journal, by `all`, `domain`, `fetcher`, `day` or `week`. */
   stats(by?: 'all' | 'domain' | 'fetcher' | 'day' | 'week'): Promise<Array<StatsRow>>
   /**
-   * Returns the end of the pause of a URL's host or of a domain, in milliseconds since 1970; null when it is not
-   * paused.
+   * Returns the end of the pause of a URL's host or of a domain, in milliseconds since 1970;
+   * null when it is not paused.
    */
   hostPause(host: string): number | null
   /**
-   * Ends the pause of a host now, as if it had never been paused. Returns the time at which it would have ended, or
-   * null.
+   * Ends the pause of a host now, as if it had never been paused. Returns the time at which it
+   * would have ended, or null.
    */
   unpauseHost(host: string): number | null
-  /** Ends the pause of a link now; the link stays at risk. Returns the time at which it would have ended, or null. */
+  /**
+   * Ends the pause of a link now; the link stays at risk. Returns the time at which it would
+   * have ended, or null.
+   */
   unpauseLink(link: string): number | null
   /** Forgets a domain or a link: at once in memory, and in the journal from the next start on. */
   forget(what: { domain: string } | { link: string }): void
@@ -286,21 +319,28 @@ export declare class Selector {
   get journal(): Journal | null
   /** Resolves when everything recorded so far is on disk; at once without a journal. */
   flush(): Promise<void>
-  /** Resolves when everything recorded so far is acknowledged. By default it then survives `kill -9`. */
+  /**
+   * Resolves when everything recorded so far is acknowledged. By default it then survives
+   * `kill -9`.
+   */
   settled(): Promise<void>
   /** Writes the learned paces to the journal, and closes the journal if the selector opened it. */
   close(): Promise<void>
 }
 
-/** A signer of requests (Web Bot Auth), with the keys of `fetchwise identity`. The keys are read again every hour. */
+/**
+ * A signer of requests (Web Bot Auth), with the keys of `fetchwise identity`. The keys are read
+ * again every hour.
+ */
 export declare class Signer {
   /** Reads the keys. */
   constructor(options: SignerOptions)
   /** The origin that publishes the keys. */
   get agent(): string
   /**
-   * Returns the headers of one request's signature, which is valid for a minute. Each redirect and each repetition
-   * needs a separate one. A plain http URL is not signed: the result is empty.
+   * Returns the headers of one request's signature, which is valid for a minute. Each redirect
+   * and each repetition needs a separate one. A plain http URL is not signed: the result is
+   * empty.
    */
   headers(url: string | URL, method?: string | undefined | null): Record<string, string>
   /** Notes the names of a response's headers: they show what form of signature the host reads. */
@@ -310,15 +350,21 @@ export declare class Signer {
 }
 
 /**
- * The next step of a visit: either one request with `fetcher` for `url`, within `deadline` milliseconds, or, when
- * `wait` is true, a wait of `delay` milliseconds.
+ * The next step of a visit: either one request with `fetcher` for `url`, within `deadline`
+ * milliseconds, or, when `wait` is true, a wait of `delay` milliseconds.
  */
 export declare class Step {
   /** Whether to wait and then call `next()` again. */
   get wait(): boolean
-  /** The longest time to wait, in milliseconds from now; 0 for a request. An earlier call is also fine. */
+  /**
+   * The longest time to wait, in milliseconds from now; 0 for a request. An earlier call is also
+   * fine.
+   */
   get delay(): number
-  /** The reason of the wait: `probe`, `trial`, `local_fault`, `pace` or `doubt`; null for a request. */
+  /**
+   * The reason of the wait: `probe`, `trial`, `local_fault`, `pace` or `doubt`; null for a
+   * request.
+   */
   get reason(): string | null
   /** The fetcher to use; null for a wait. */
   get fetcher(): string | null
@@ -336,7 +382,10 @@ export declare class Step {
 
 /** The classification of a response; `reason` explains it in one sentence. */
 export declare class Verdict {
-  /** Whether there is enough to read, and no block or waiting room. Ignores the status: see `outcome`. */
+  /**
+   * Whether there is enough to read, and no block or waiting room. Ignores the status: see
+   * `outcome`.
+   */
   get isContent(): boolean
   /** Whether the response is a challenge or a refusal. */
   get isBlocked(): boolean
@@ -344,7 +393,10 @@ export declare class Verdict {
   get blockType(): string | null
   /** Whether the response is a waiting room. */
   get isQueued(): boolean
-  /** Whether the network of the crawler refuses, not the site: a provider, a filter, a captive portal. */
+  /**
+   * Whether the network of the crawler refuses, not the site: a provider, a filter, a captive
+   * portal.
+   */
   get isNetworkBlock(): boolean
   /** Whether the response is HTML with almost nothing to read. */
   get isEmpty(): boolean
@@ -377,15 +429,17 @@ export declare class Verdict {
   /** The status that was passed to the detector. */
   get status(): number
   /**
-   * The outcome of the request, which takes the status into account: `content`, `blocked`, `shell`, `empty`,
-   * `redirect`, `queued`, `server_error`, `login_wall`, `undecoded`, `network_block` or `http`.
+   * The outcome of the request, which takes the status into account: `content`, `blocked`,
+   * `shell`, `empty`, `redirect`, `queued`, `server_error`, `login_wall`, `undecoded`,
+   * `network_block` or `http`.
    */
   get outcome(): string
   /** The reason, in one sentence for people. */
   get reason(): string
   /**
-   * Returns the failure that this counts as when `fetcher` made the request: an `ErrorKind`, or null for content.
-   * `renders` says whether the fetcher runs scripts if its name does not imply it.
+   * Returns the failure that this counts as when `fetcher` made the request: an `ErrorKind`, or
+   * null for content. `renders` says whether the fetcher runs scripts if its name does not imply
+   * it.
    */
   errorFor(fetcher: string, renders?: boolean | undefined | null): ErrorKind | null
   /** Returns the same as a plain object. */
@@ -393,27 +447,30 @@ export declare class Verdict {
 }
 
 /**
- * The visit of one URL, from the decision to the last recorded attempt, including retries, other fetchers, pauses and
- * paces.
+ * The visit of one URL, from the decision to the last recorded attempt, including retries, other
+ * fetchers, pauses and paces.
  *
- * `next()` returns the next step: fetch, wait, or null; `report()` takes the result. `close()` releases everything
- * that the visit holds; so does garbage collection, later.
+ * `next()` returns the next step: fetch, wait, or null; `report()` takes the result. `close()`
+ * releases everything that the visit holds; so does garbage collection, later.
  */
 export declare class Visit {
   /**
-   * Returns the next step, or null when the visit has ended (`end` says how). Report a fetch before the next call:
-   * an unreported one has no effect.
+   * Returns the next step, or null when the visit has ended (`end` says how). Report a fetch
+   * before the next call: an unreported one has no effect.
    */
   next(): Step | null
   /**
-   * Reports the result of a fetch: a `FetchResult`, a `Verdict`, `content` or an `ErrorKind`, or the error that the
-   * client threw. Records the attempt before it returns. `duration` is in milliseconds; the default is the time
-   * since the step.
+   * Reports the result of a fetch: a `FetchResult`, a `Verdict`, `content` or an `ErrorKind`, or
+   * the error that the client threw. Records the attempt before it returns. `duration` is in
+   * milliseconds; the default is the time since the step.
    */
   report(step: Step, outcome: FetchResult | Verdict | Error | 'content' | ErrorKind | (string & {}), duration?: number | undefined | null): void
   /** Declines to wait for `step`. The visit ends with its last failure, or as paused until then. */
   giveUp(step: Step): void
-  /** Releases everything that the visit and its last step hold. It returns no further steps; recorded attempts stay. */
+  /**
+   * Releases everything that the visit and its last step hold. It returns no further steps;
+   * recorded attempts stay.
+   */
   close(): void
   /** The end of the visit, once `next()` has returned null. */
   get end(): End | null
@@ -423,7 +480,10 @@ export declare class Visit {
   get requests(): number
 }
 
-/** What is known about an attempt. Durations are in milliseconds, times in milliseconds since 1970 (`Date.now()`). */
+/**
+ * What is known about an attempt. Durations are in milliseconds, times in milliseconds since 1970
+ * (`Date.now()`).
+ */
 export interface AttemptOptions {
   /** The caller's name for the link; defaults to the URL. */
   link?: string
@@ -470,13 +530,16 @@ export interface CompactReport {
 /** The decision of a selector: the fetcher to use, or the reason why there is none. */
 export interface Decision {
   /**
-   * `take`: use `fetcher`. `paused`: not before `pausedUntil`. `give_up`: no further attempt is worth its cost.
-   * `no_viable_fetcher`: no fetcher gets past the host's vendor.
+   * `take`: use `fetcher`. `paused`: not before `pausedUntil`. `give_up`: no further attempt is
+   * worth its cost. `no_viable_fetcher`: no fetcher gets past the host's vendor.
    */
   kind: 'take' | 'paused' | 'give_up' | 'no_viable_fetcher'
   /** The fetcher to use; set only when the kind is `take`. */
   fetcher?: string
-  /** The label of the decision: `learned`, `inferred`, `explore`, `probe`, `hinted`, `paused`, or `none`. */
+  /**
+   * The label of the decision: `learned`, `inferred`, `explore`, `probe`, `hinted`, `paused`, or
+   * `none`.
+   */
   source: string
   /** The rule of the policy that made the choice, or `none`. */
   rule: string
@@ -532,9 +595,15 @@ export interface End {
   isBanned: boolean
   /** The number of recorded attempts. */
   requests: number
-  /** Whether the last attempt was the trial of a host that refuses all requests. That says nothing of the link. */
+  /**
+   * Whether the last attempt was the trial of a host that refuses all requests. That says
+   * nothing of the link.
+   */
   wasTrial: boolean
-  /** Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in. */
+  /**
+   * Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product
+   * before its log-in.
+   */
   isDefaultPage: boolean
   /** The end of the pause, in milliseconds since 1970. */
   pausedUntil?: number
@@ -547,8 +616,8 @@ export interface End {
 /** A fetcher in decisions: its name, the cost of a request, and whether it runs scripts. */
 export interface Fetcher {
   /**
-   * The name of the fetcher in logged attempts. `direct_access`, `playwright` and `playwright_stealth` imply their
-   * kinds.
+   * The name of the fetcher in logged attempts. `direct_access`, `playwright` and
+   * `playwright_stealth` imply their kinds.
    */
   name: string
   /** Sets the defaults of the other fields. */
@@ -689,15 +758,21 @@ export interface SelectOptions {
 export interface SelectorOptions {
   /** The candidates: names, or fetchers; defaults to the built-in names. */
   fetchers?: Array<string | Fetcher>
-  /** A journal, or a directory, which the selector then opens. It replays its attempts at once and records into it. */
+  /**
+   * A journal, or a directory, which the selector then opens. It replays its attempts at once
+   * and records into it.
+   */
   journal?: Journal | string
   /** The options of a journal that the selector opens. */
   journalOptions?: JournalOptions
-  /** A TOML file in the program's format, which replaces the other settings; options given here override it. */
+  /**
+   * A TOML file in the program's format, which replaces the other settings; options given here
+   * override it.
+   */
   config?: string
   /**
-   * Whether visits keep a learned pace for each host; defaults to true. A host that would keep a visit waiting for
-   * more than two minutes counts as paused.
+   * Whether visits keep a learned pace for each host; defaults to true. A host that would keep a
+   * visit waiting for more than two minutes counts as paused.
    */
   pace?: boolean
   /** The half-life of an attempt's weight, in days. */
