@@ -24,9 +24,9 @@ pub(crate) type Placed = (Option<usize>, Arc<Run>);
 /// The runs of a store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunSet {
-    /// Of each part, from the oldest to the newest.
+    /// The runs of each part, from the oldest to the newest.
     parts: [Vec<Arc<Run>>; PARTS],
-    /// From the oldest to the newest.
+    /// The runs with keys of all parts, from the oldest to the newest.
     young: Vec<Arc<Run>>,
 }
 

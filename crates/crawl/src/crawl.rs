@@ -429,7 +429,7 @@ mod tests {
     /// The bug: a pause that another node of the fleet had ended, or an operator at the dashboard,
     /// kept the links that waited for its end. The crawl heard of the control socket only.
     #[tokio::test]
-    async fn links_are_asked_again_whoever_ends_their_pause() {
+    async fn links_are_asked_again_when_an_operator_or_a_peer_ends_their_pause() {
         let pause_host: Change = |selector| selector.set_host_pause("b.example.org", an_hour());
         let pause_link: Change = |selector| {
             let state =

@@ -169,6 +169,7 @@ impl QueueReader {
             listed: None,
             shard: node_id.as_bytes()[0] % QUEUE_SHARDS,
             stalled: None,
+            refused: None,
         };
         Self { events, commands, left, task: tokio::spawn(reader.run(from)) }
     }
@@ -296,6 +297,8 @@ struct Reader {
     shard: u8,
     /// The time since which requests have failed while the crawl has no link.
     stalled: Option<Instant>,
+    /// The time since which they have been refused without a break.
+    refused: Option<Instant>,
 }
 
 impl Reader {
@@ -361,7 +364,8 @@ impl Reader {
                     self.unreturned.insert(Arc::clone(&site), now);
                     drop(self.events.send(QueueEvent::Revoked(site)));
                 }
-                (self.looked, self.listed, self.stalled) = (None, None, None);
+                (self.looked, self.listed) = (None, None);
+                (self.stalled, self.refused) = (None, None);
             }
         }
         None
@@ -418,15 +422,18 @@ impl Reader {
         let has_links = given > self.unacknowledged.iter().filter(is_given).count();
         match failed {
             // The crawl goes on.
-            _ if has_links => self.stalled = None,
+            _ if has_links => (self.stalled, self.refused) = (None, None),
             Some(error) => {
-                let since = *self.stalled.get_or_insert_with(Instant::now);
-                let limit = if error.is_lasting() { REFUSED_TIME } else { STALL_TIME };
-                if since.elapsed() >= limit {
+                let now = Instant::now();
+                let stalled = *self.stalled.get_or_insert(now);
+                // A refusal after a time away is a new fault.
+                self.refused = if error.is_lasting() { self.refused.or(Some(now)) } else { None };
+                let is_refused = self.refused.is_some_and(|since| since.elapsed() >= REFUSED_TIME);
+                if is_refused || stalled.elapsed() >= STALL_TIME {
                     return Err(error);
                 }
             }
-            None if is_whole => self.stalled = None,
+            None if is_whole => (self.stalled, self.refused) = (None, None),
             None => {}
         }
         Ok(())

@@ -502,7 +502,11 @@ async fn ends_if_failing(
 async fn a_refused_call_about_a_site_ends_the_crawl_with_the_reason() {
     for (call, has_link) in SITE_CALLS {
         let refused = TransportError::Refused("no permission".to_owned());
-        let (event, _) = ends_if_failing(call, has_link, refused).await;
+        let (event, time) = ends_if_failing(call, has_link, refused).await;
+        // Where links cannot be pulled, the queue cannot be read.
+        let is_reading = matches!(call, SiteCall::Pull);
+        let is_patient = time >= Duration::from_secs(10);
+        assert!(is_reading || is_patient, "{call:?}: one refusal is no reason: {time:?}");
         assert!(
             matches!(event, QueueEvent::Failed(TransportError::Refused(_))),
             "{call:?}: {event:?}"
@@ -521,6 +525,23 @@ async fn a_crawl_without_links_does_not_wait_for_ever_for_a_call_that_fails() {
         );
         assert!(time >= Duration::from_secs(300), "{call:?}: brokers elect leaders: {time:?}");
     }
+}
+
+/// The bug: after a time away, a single refusal ended the crawl.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_a_time_away_is_tried_again() {
+    let broker = InProcessBroker::new(tokio_clock(), 10);
+    enqueue(&broker, "a.example", "1").await;
+    broker.fail(SiteCall::Open, Some(TransportError::Away("no leader".to_owned())));
+    let mut node = ManualNode::start(&broker);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    broker.fail(SiteCall::Open, Some(TransportError::Refused("no permission".to_owned())));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    broker.fail(SiteCall::Open, None);
+    let (site, links) = node.links("a.example").await;
+    node.reader.written(&site, &links[0]);
+    let event = node.event().await;
+    assert!(matches!(event, QueueEvent::Drained { unreadable: 0 }), "{event:?}");
 }
 
 #[tokio::test(start_paused = true)]
