@@ -13,6 +13,10 @@ use super::site_lease::HandedPace;
 /// out.
 const EMPTY_CHECK: Duration = Duration::from_secs(1);
 
+/// The maximum number of hosts of a site whose paces are handed over: more do not fit into the cell
+/// of its lease.
+const MAX_HOSTS: usize = 400;
+
 /// A site that this node holds.
 #[derive(Debug)]
 pub(super) struct HeldSite {
@@ -29,7 +33,7 @@ pub(super) struct HeldSite {
     /// removal.
     pub(super) acknowledged: u64,
     pub(super) settling: Option<Instant>,
-    /// The hosts of its links.
+    /// The hosts of its links whose paces the next node gets: the first ones.
     pub(super) hosts: BTreeSet<Box<str>>,
     /// Whether the crawl was told to give its links back.
     pub(super) is_withdrawn: bool,
@@ -65,8 +69,42 @@ impl HeldSite {
         }
     }
 
+    /// Takes note of a host of the site's links.
+    pub(super) fn add_host(&mut self, host: Box<str>) {
+        if self.hosts.len() < MAX_HOSTS {
+            self.hosts.insert(host);
+        }
+    }
+
     /// Returns whether nothing keeps this node from giving the site back.
     pub(super) fn is_done(&self) -> bool {
         self.given.is_empty() && (self.is_withdrawn || self.empty_at.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_whose_paces_no_cell_has_room_for_take_no_memory() {
+        let now = Instant::now();
+        let mut held = HeldSite {
+            holding: 1,
+            revision: 1,
+            uncertain: 0,
+            given: HashSet::new(),
+            acknowledged: 0,
+            settling: None,
+            hosts: BTreeSet::new(),
+            is_withdrawn: false,
+            not_before: now,
+            empty_at: None,
+            paces: Vec::new(),
+            written: now,
+        };
+        (0..10 * MAX_HOSTS).for_each(|n| held.add_host(format!("user{n}.e.org").into()));
+        assert_eq!(held.hosts.len(), MAX_HOSTS);
+        assert!(held.hosts.contains("user0.e.org"));
     }
 }

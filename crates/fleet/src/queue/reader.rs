@@ -339,7 +339,7 @@ impl Reader {
             }
             Command::Host(site, host) => {
                 if let Some(held) = self.held.get_mut(&site) {
-                    held.hosts.insert(host);
+                    held.add_host(host);
                 }
             }
             Command::Stop(_) => {}
