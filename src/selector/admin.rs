@@ -92,10 +92,9 @@ impl fmt::Display for RiskReason {
 
 impl Selector {
     /// Returns how often the site of `domain` blocked within the last `days` whole UTC days, today
-    /// included, at most
-    /// 90. The counts are kept next to the evidence, so this costs one look-up and reads no
-    ///     attempts. A domain that was
-    /// [evicted](Self::evicted_keys) starts again at zero.
+    /// included, for at most 90 days. The counts are kept next to the evidence, so this costs one
+    /// look-up and reads no attempts. Where [evicted](Self::evicted_keys) evidence is forgotten, the
+    /// domain starts again at zero.
     pub fn ban_rate(&self, domain: &str, days: u32) -> BanRate {
         self.ban_rate_at(domain, days, self.now())
     }
@@ -151,7 +150,7 @@ impl Selector {
             }
         });
         self.notify_lifted(domain);
-        self.state.pause_listeners.tell(EndedPause::Host(domain));
+        self.tell_ended_pause(EndedPause::Host(domain));
         Some(until)
     }
 
@@ -170,7 +169,7 @@ impl Selector {
                 sink.released(Released::Link(link), now);
             }
         });
-        self.state.pause_listeners.tell(EndedPause::Link(self.link_hash(link)));
+        self.tell_ended_pause(EndedPause::Link(self.link_hash(link)));
         Some(until)
     }
 
@@ -186,7 +185,7 @@ impl Selector {
         if let Some(pace) = &self.pace {
             pace.forget(domain, self.now());
         }
-        self.state.pause_listeners.tell(EndedPause::Host(domain));
+        self.tell_ended_pause(EndedPause::Host(domain));
     }
 
     /// Drops the state of a link, and the states that other nodes reported for it, by the caller's
@@ -202,7 +201,7 @@ impl Selector {
         self.state.links.clear_remote(&recorded);
         self.state.hosts.forget_links(is_it);
         for name in [link, &*recorded] {
-            self.state.pause_listeners.tell(EndedPause::Link(self.link_hash(name)));
+            self.tell_ended_pause(EndedPause::Link(self.link_hash(name)));
         }
     }
 }

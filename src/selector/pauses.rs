@@ -70,8 +70,17 @@ impl Selector {
         ended: EndedPause<'_>,
     ) {
         if until < before && before > Some(self.now()) {
-            self.state.pause_listeners.tell(ended);
+            self.tell_ended_pause(ended);
         }
+    }
+
+    /// Tells all who wait for the end of a pause that it has ended.
+    pub(super) fn tell_ended_pause(&self, ended: EndedPause<'_>) {
+        if let EndedPause::Host(_) = ended {
+            // The hold may have been that of a site or an address, and so of other hosts.
+            self.state.ended_holds.notify_all();
+        }
+        self.state.pause_listeners.tell(ended);
     }
 
     /// Takes the one trial request of a host whose pause has ended: for all others it is paused

@@ -12,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 use crate::ended_pauses::PauseListeners;
 use crate::pause_coordination::PauseCoordinator;
 
-pub(crate) mod capacity_notify;
 pub(crate) mod cross_site_pages;
+pub(crate) mod host_events;
 pub(crate) mod host_pauses;
 pub(crate) mod link_backoff;
 pub(crate) mod repeated_pages;
@@ -32,7 +32,9 @@ pub(crate) struct State {
     /// Hosts at risk.
     pub(crate) hosts: host_pauses::HostPauses,
     /// Wakes visits that wait for a request of a host to end.
-    pub(crate) capacity: capacity_notify::CapacityNotify,
+    pub(crate) capacity: host_events::HostEvents,
+    /// Wakes visits that wait for the end of a hold, when somebody ends it early.
+    pub(crate) ended_holds: host_events::HostEvents,
     /// Pages of several sites.
     pub(crate) cross_site_pages: cross_site_pages::CrossSitePages,
     /// Repeated pages.

@@ -553,9 +553,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let is_paused = |domain: &str| {
             let until = self.selector.host_pause(domain).filter(|until| *until > now);
             !self.passage.has_trial_of(domain)
-                && until.is_some_and(|until| {
-                    self.passage.pace_holds_until(domain, until, now).is_none()
-                })
+                && until.is_some_and(|until| !self.passage.is_pace_hold(domain, until, now))
         };
         is_paused(self.domain())
             || self

@@ -243,27 +243,33 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 }
 
 impl<S: Deref<Target = Selector> + Clone> Passage<S> {
-    /// Returns the wait for the pace's own hold, if the host's pause until `until` is that hold.
+    /// Returns the wait for the pace of a host that is paused until then, if the pause is its hold.
     pub(super) fn pace_holds_until(
         &self,
         domain: &str,
         until: Timestamp,
         now: Timestamp,
     ) -> Option<Wait> {
-        let pace = self.selector.pace()?;
-        // A hold that outlived its process is stored in whole seconds.
-        let hold = pace.hold(Scope::host(domain), now)?;
-        (hold.saturating_add(Duration::from_secs(1)) >= until).then_some(Wait {
+        // Listen before the check, so that an end in between is not missed.
+        let listener = self.selector.state().ended_holds.listen(domain);
+        self.is_pace_hold(domain, until, now).then_some(Wait {
             until,
             reason: WaitReason::Pace,
-            listener: None,
+            listener: Some(listener),
         })
+    }
+
+    /// Returns whether the host's pause until `until` is the hold of its pace.
+    pub(super) fn is_pace_hold(&self, domain: &str, until: Timestamp, now: Timestamp) -> bool {
+        let hold = self.selector.pace().and_then(|pace| pace.hold(Scope::host(domain), now));
+        // A hold that outlived its process is stored in whole seconds.
+        hold.is_some_and(|hold| hold.saturating_add(Duration::from_secs(1)) >= until)
     }
 
     /// Returns the remaining hold of a host's pace.
     pub(crate) fn remaining_hold(&self, host: &str, now: Timestamp) -> Option<Duration> {
         let until = self.selector.host_pause(host).filter(|until| *until > now)?;
-        self.pace_holds_until(host, until, now).map(|wait| wait.until.since(now))
+        self.is_pace_hold(host, until, now).then(|| until.since(now))
     }
 }
 

@@ -16,6 +16,8 @@ use fetchwise_types::time::Timestamp;
 /// Time after which a visit asks again when the host has its maximum of parallel requests. The end
 /// of one wakes it earlier.
 const CAPACITY_RETRY: Duration = Duration::from_secs(1);
+/// Shorter waits are a pace's ordinary ones, which nobody ends.
+const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// The pace does not admit the request yet.
 #[derive(Debug)]
@@ -97,20 +99,35 @@ fn enter(
     cost: Cost,
     now: Timestamp,
 ) -> Result<Permit, AdmissionDelay> {
-    let scope = Scope::host(domain);
-    match pace.admit(scope, cost, now) {
-        Admit::Go(permit) => return Ok(permit),
-        Admit::Wait(until) => return Err(AdmissionDelay { until, listener: None }),
-        Admit::AtCapacity => {}
+    let (state, mut listening) = (selector.state(), None);
+    loop {
+        let (awaited, until) = match pace.admit(Scope::host(domain), cost, now) {
+            Admit::Go(permit) => return Ok(permit),
+            Admit::Wait(until) if until.since(now) < SHORT_WAIT => {
+                return Err(AdmissionDelay { until, listener: None });
+            }
+            Admit::Wait(until) => (Awaited::EndOfHold, until),
+            Admit::AtCapacity => (Awaited::Capacity, now.saturating_add(CAPACITY_RETRY)),
+        };
+        // Listen before the last check, so that an event in between is not missed.
+        match listening {
+            Some((of, listener)) if of == awaited => {
+                return Err(AdmissionDelay { until, listener: Some(listener) });
+            }
+            _ => {
+                let events = match awaited {
+                    Awaited::EndOfHold => &state.ended_holds,
+                    Awaited::Capacity => &state.capacity,
+                };
+                listening = Some((awaited, events.listen(domain)));
+            }
+        }
     }
-    // Listen before the second check, so that an end in between is not missed.
-    let listener = selector.state().capacity.listen(domain);
-    match pace.admit(scope, cost, now) {
-        Admit::Go(permit) => Ok(permit),
-        Admit::Wait(until) => Err(AdmissionDelay { until, listener: None }),
-        Admit::AtCapacity => Err(AdmissionDelay {
-            until: now.saturating_add(CAPACITY_RETRY),
-            listener: Some(listener),
-        }),
-    }
+}
+
+/// The event that lets a host be asked earlier.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    Capacity,
+    EndOfHold,
 }

@@ -708,3 +708,26 @@ fn rendered_pages_do_not_make_a_quick_host_look_slow() {
     assert_eq!(before.latency, after.latency);
     assert!(after.rate >= before.rate, "{before:?} {after:?}");
 }
+
+/// Visits that waited for the hold of their host went on waiting after an operator had ended it.
+#[test]
+fn the_end_of_a_hold_wakes_the_visits_that_wait_for_it() {
+    let world = World::known(8);
+    let end = world.run("/limited", limited(Some(600)));
+    assert!(!end.is_delivered());
+    let mut visit = world.visit("/a");
+    let Step::Wait(mut wait) = visit.next() else { panic!("the host is held") };
+    assert_eq!(wait.reason(), WaitReason::Pace);
+    assert!(wait.until().since(world.clock.now()) > Duration::from_secs(60), "{wait:?}");
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut is_woken = || std::pin::pin!(wait.notified()).poll(&mut context).is_ready();
+    assert!(!is_woken());
+    // Another host of the same address may have the hold.
+    world
+        .selector
+        .set_host_pause("f.org", Some(world.clock.now().saturating_add(Duration::from_secs(60))));
+    assert!(!is_woken());
+    assert!(world.selector.unpause_host("e.org", world.clock.now()).is_some());
+    assert!(is_woken());
+    drop(world.fetch(&mut visit));
+}
