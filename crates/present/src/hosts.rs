@@ -3,6 +3,9 @@
 use serde::Serialize;
 
 use super::{PaceJson, TimeJson};
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::attempt::{Attempt, ErrorType};
+use fetchwise::heuristic::{DEFAULT_PAGE, SAME_PAGE_OTHER_SITES};
 use fetchwise::pace::PaceExplanation;
 use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
@@ -18,7 +21,28 @@ pub struct HostJson<'a> {
     paused_for_s: Option<f64>,
     /// The number of consecutive pauses; 0 if the pace decides.
     times_paused: Option<u8>,
+    #[serde(flatten)]
+    foreign: ForeignPages,
     pace: Option<PaceJson>,
+}
+
+/// Pages that came in place of a host's own, within the last 24 hours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ForeignPages {
+    /// Pages that this crawler's network refused.
+    pub network_blocks: u64,
+    /// Pages that other sites show as well.
+    pub default_pages: u64,
+}
+
+impl ForeignPages {
+    /// Returns what `attempt` adds.
+    pub fn of(attempt: &Attempt) -> Self {
+        let is_refused = attempt.error_type == Some(ErrorType::Known(ErrorKind::NetworkBlock));
+        let is_default = attempt.heuristic(SAME_PAGE_OTHER_SITES) == Some(DEFAULT_PAGE);
+        Self { network_blocks: is_refused.into(), default_pages: is_default.into() }
+    }
 }
 
 impl<'a> HostJson<'a> {
@@ -27,6 +51,7 @@ impl<'a> HostJson<'a> {
         host: &'a str,
         paused: Option<&PausedHost>,
         pace: Option<&PaceExplanation>,
+        foreign: ForeignPages,
         now: Timestamp,
     ) -> Self {
         Self {
@@ -34,6 +59,7 @@ impl<'a> HostJson<'a> {
             paused_until: paused.map(|of| TimeJson::of_process(of.paused_until)),
             paused_for_s: paused.map(|of| of.paused_until.since(now).as_secs_f64()),
             times_paused: paused.map(|of| of.times),
+            foreign,
             pace: pace.map(PaceJson::from),
         }
     }

@@ -33,7 +33,7 @@ pub use explanation::{ExplainInput, ExplanationJson, own_total};
 pub use explanation_html::explanation_html;
 pub use fleet::{FleetJson, SharedHostsJson};
 pub use heuristic::HeuristicJson;
-pub use hosts::{HostJson, UnpausedJson};
+pub use hosts::{ForeignPages, HostJson, UnpausedJson};
 pub use importance::ImportanceJson;
 pub use pace::PaceJson;
 pub use pause::{PauseCause, PauseJson};

@@ -24,6 +24,7 @@ mod attempt_id_set;
 mod attempt_sink;
 mod auth;
 mod connections;
+mod count_ring;
 mod crawl_progress;
 mod dashboard_cache;
 mod dashboard_json;

@@ -15,6 +15,9 @@ use lru::LruCache;
 use fetchwise::analytics::{Importance, ImportanceFold, Row};
 use fetchwise::attempt::Attempt;
 use fetchwise::time::Timestamp;
+use fetchwise_present::ForeignPages;
+
+use crate::count_ring::CountRing;
 
 /// The rings: number of buckets, and length of a bucket in milliseconds. The first ring serves the
 /// last quarter of an hour and the last hour.
@@ -23,12 +26,15 @@ const KEPT: [(usize, i64); 3] = [(360, 10_000), (144, 600_000), (168, 3_600_000)
 const MAX_FETCHERS: usize = 64;
 /// Maximum number of heuristic values with separate counts.
 const MAX_HEURISTICS: usize = 20_000;
-/// The window for busy hosts, in minutes.
-const MINUTES: usize = 10;
+/// Attempts, judged and delivered ones of a host in the last ten minutes.
+type Minutes = CountRing<3, 10, 60_000>;
+/// Pages of a host that this crawler's network refused in the last 24 hours, and default pages.
+type Day = CountRing<2, 24, 3_600_000>;
 /// Maximum number of busy hosts. A further one replaces the host whose last attempt was counted
 /// first.
 const MAX_HOSTS: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
-const MINUTE_MS: i64 = 60_000;
+/// Maximum number of hosts with pages that are not their own; as [`MAX_HOSTS`].
+const MAX_FOREIGN: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 /// The smallest number of buckets that a fitted window shows.
 const MIN_SHOWN: usize = 12;
 /// The name for fetchers beyond [`MAX_FETCHERS`].
@@ -120,6 +126,8 @@ pub(crate) struct Series {
     fetchers: Vec<Box<str>>,
     /// The hosts, in the order of their last attempts.
     hosts: LruCache<String, Minutes>,
+    /// The hosts with pages that are not their own, in the order of the last ones.
+    foreign: LruCache<String, Day>,
     heuristics: ImportanceFold,
 }
 
@@ -129,6 +137,7 @@ impl Default for Series {
             rings: KEPT.map(|(buckets, step_ms)| Ring::new(buckets, step_ms)),
             fetchers: Vec::new(),
             hosts: LruCache::sparse(MAX_HOSTS),
+            foreign: LruCache::sparse(MAX_FOREIGN),
             heuristics: ImportanceFold::at_most(MAX_HEURISTICS),
         }
     }
@@ -146,10 +155,18 @@ impl Series {
                 *at(&mut bucket.fetchers, fetcher) += 1;
             }
         }
-        if now.since(when).as_millis() < (MINUTES as u128) * MINUTE_MS as u128
-            && let Some(host) = attempt.heuristic("domain")
+        let (age_ms, host) = (now.since(when).as_millis(), attempt.heuristic("domain"));
+        if age_ms < Minutes::LENGTH_MS as u128
+            && let Some(host) = host
         {
-            self.minutes_of(host).add(when, Recent::of(attempt));
+            self.minutes_of(host).add(when, Recent::of(attempt).counts());
+        }
+        let foreign = ForeignPages::of(attempt);
+        if age_ms < Day::LENGTH_MS as u128
+            && foreign != ForeignPages::default()
+            && let Some(host) = host
+        {
+            self.day_of(host).add(when, [foreign.network_blocks, foreign.default_pages]);
         }
     }
 
@@ -170,8 +187,10 @@ impl Series {
         }
         // The hosts that were counted last stay.
         for (host, own) in std::mem::replace(&mut self.hosts, other.hosts) {
-            let all = self.minutes_of(&host);
-            own.each(|minute, of| all.add(minute, of));
+            self.minutes_of(&host).merge(&own);
+        }
+        for (host, own) in std::mem::replace(&mut self.foreign, other.foreign) {
+            self.day_of(&host).merge(&own);
         }
         self.heuristics.merge(other.heuristics);
     }
@@ -227,22 +246,38 @@ impl Series {
     pub(crate) fn recent_hosts(&self, now: Timestamp) -> impl Iterator<Item = (&str, Recent)> {
         self.hosts
             .iter()
-            .map(move |(host, minutes)| (host.as_str(), minutes.recent(now)))
+            .map(move |(host, minutes)| (host.as_str(), Recent::of_counts(minutes.recent(now))))
             .filter(|(_, of)| of.attempts > 0)
+    }
+
+    /// Returns the hosts with pages that were not their own in the last 24 hours, in no particular
+    /// order.
+    pub(crate) fn foreign_pages(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (&str, ForeignPages)> {
+        self.foreign
+            .iter()
+            .map(move |(host, day)| (host.as_str(), foreign_in(day, now)))
+            .filter(|(_, of)| *of != ForeignPages::default())
+    }
+
+    /// Returns the pages of a host that were not its own in the last 24 hours.
+    pub(crate) fn foreign_pages_of(&self, host: &str, now: Timestamp) -> ForeignPages {
+        self.foreign.peek(host).map_or_else(ForeignPages::default, |day| foreign_in(day, now))
     }
 
     /// Returns the `most` hosts with the most attempts in the last ten minutes, the busiest first.
     pub(crate) fn busy(&self, most: usize, now: Timestamp) -> Vec<(String, u64)> {
-        let counted =
-            self.hosts.iter().map(|(host, minutes)| (host.as_str(), minutes.recent(now).attempts));
-        let mut hosts: Vec<(&str, u64)> = counted.filter(|(_, count)| *count > 0).collect();
+        let mut hosts: Vec<(&str, u64)> =
+            self.recent_hosts(now).map(|(host, of)| (host, of.attempts)).collect();
         hosts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         hosts.into_iter().take(most).map(|(host, count)| (host.to_owned(), count)).collect()
     }
 
     /// Returns the number of attempts of a host in the last ten minutes.
     pub(crate) fn recent(&self, host: &str, now: Timestamp) -> u64 {
-        self.hosts.peek(host).map_or(0, |minutes| minutes.recent(now).attempts)
+        self.hosts.peek(host).map_or(0, |minutes| Recent::of_counts(minutes.recent(now)).attempts)
     }
 
     /// Returns the `most` heuristics that best predict success of those known before the request,
@@ -277,6 +312,15 @@ impl Series {
     fn minutes_of(&mut self, host: &str) -> &mut Minutes {
         self.hosts.get_or_insert_mut_ref(host, Minutes::default)
     }
+
+    fn day_of(&mut self, host: &str) -> &mut Day {
+        self.foreign.get_or_insert_mut_ref(host, Day::default)
+    }
+}
+
+fn foreign_in(day: &Day, now: Timestamp) -> ForeignPages {
+    let [network_blocks, default_pages] = day.recent(now);
+    ForeignPages { network_blocks, default_pages }
 }
 
 fn at(counts: &mut Vec<u64>, place: usize) -> &mut u64 {
@@ -344,66 +388,20 @@ impl Recent {
         Self { attempts: row.attempts, judged: row.judged, delivered: row.delivered }
     }
 
-    fn add(&mut self, other: Self) {
-        self.attempts += other.attempts;
-        self.judged += other.judged;
-        self.delivered += other.delivered;
-    }
-}
-
-/// Attempts per minute.
-#[derive(Clone, Copy, Debug, Default)]
-struct Minutes {
-    newest: i64,
-    counts: [[u32; 3]; MINUTES],
-}
-
-impl Minutes {
-    fn add(&mut self, when: Timestamp, of: Recent) {
-        let minute = when.as_millis().div_euclid(MINUTE_MS);
-        if minute > self.newest {
-            for gone in (self.newest + 1).max(minute - MINUTES as i64 + 1)..=minute {
-                self.counts[place(gone)] = [0; 3];
-            }
-            self.newest = minute;
-        }
-        if minute > self.newest - MINUTES as i64 {
-            for (sum, more) in
-                self.counts[place(minute)].iter_mut().zip([of.attempts, of.judged, of.delivered])
-            {
-                *sum = sum.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
-            }
-        }
+    fn counts(self) -> [u64; 3] {
+        [self.attempts, self.judged, self.delivered]
     }
 
-    fn recent(&self, now: Timestamp) -> Recent {
-        let first = now.as_millis().div_euclid(MINUTE_MS) - MINUTES as i64 + 1;
-        let mut sum = Recent::default();
-        self.each(|minute, of| {
-            if minute.as_millis().div_euclid(MINUTE_MS) >= first {
-                sum.add(of);
-            }
-        });
-        sum
+    fn of_counts([attempts, judged, delivered]: [u64; 3]) -> Self {
+        Self { attempts, judged, delivered }
     }
-
-    fn each(&self, mut f: impl FnMut(Timestamp, Recent)) {
-        for minute in self.newest - MINUTES as i64 + 1..=self.newest {
-            let [attempts, judged, delivered] = self.counts[place(minute)].map(u64::from);
-            f(Timestamp::from_millis(minute * MINUTE_MS), Recent { attempts, judged, delivered });
-        }
-    }
-}
-
-fn place(minute: i64) -> usize {
-    minute.rem_euclid(MINUTES as i64) as usize
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use fetchwise::attempt::error_kind::ErrorKind;
-    use fetchwise::heuristic::Heuristic;
+    use fetchwise::heuristic::{DEFAULT_PAGE, Heuristic, SAME_PAGE_OTHER_SITES};
 
     /// 2026-03-01T12:00:00Z.
     const NOON: i64 = 1_772_366_400_000;
@@ -525,6 +523,44 @@ mod tests {
     }
 
     #[test]
+    fn pages_that_are_not_a_hosts_own_count_for_a_day() {
+        const HOUR: i64 = 3_600_000;
+        let refused = |at| attempt(1, "f", at).failed(ErrorKind::NetworkBlock);
+        let parked = |host, at| {
+            let mut page = attempt(host, "f", at).delivered();
+            page.heuristics.push(Heuristic::new(SAME_PAGE_OTHER_SITES, DEFAULT_PAGE).into());
+            page
+        };
+        let attempts = [
+            refused(NOON),
+            refused(NOON - 23 * HOUR),
+            refused(NOON - 25 * HOUR),
+            parked(1, NOON - 1),
+            parked(2, NOON - 5 * HOUR),
+            attempt(3, "f", NOON),
+        ];
+        let whole = filled(&attempts, NOON);
+        let mut halves = filled(&attempts[3..], NOON);
+        halves.merge(filled(&attempts[..3], NOON), at_ms(NOON));
+        for series in [whole, halves] {
+            let at = |now| {
+                let mut found: Vec<_> = series
+                    .foreign_pages(at_ms(now))
+                    .map(|(host, of)| (host.to_owned(), of.network_blocks, of.default_pages))
+                    .collect();
+                found.sort();
+                found
+            };
+            let of = |host: &str, refused, default| (host.to_owned(), refused, default);
+            assert_eq!(at(NOON), [of("h1.example", 2, 1), of("h2.example", 0, 1)]);
+            assert_eq!(at(NOON + 2 * HOUR)[0], of("h1.example", 1, 1));
+            assert!(at(NOON + 24 * HOUR).is_empty());
+            assert_eq!(series.foreign_pages_of("h2.example", at_ms(NOON)).default_pages, 1);
+            assert_eq!(series.foreign_pages_of("h3.example", at_ms(NOON)), ForeignPages::default());
+        }
+    }
+
+    #[test]
     fn a_fitted_window_starts_at_the_first_attempt_with_the_shortest_buckets() {
         let fitted = |ago: &[i64], range| {
             let attempts: Vec<Attempt> =
@@ -599,9 +635,8 @@ mod tests {
     #[test]
     fn the_host_that_was_idle_for_longest_makes_room_for_a_new_one() {
         let (mut series, most, now) = (Series::default(), MAX_HOSTS.get(), at_ms(NOON));
-        let once = Recent { attempts: 1, judged: 1, delivered: 1 };
         for n in 0..10 * most {
-            series.minutes_of(&format!("h{n}.example")).add(now, once);
+            series.minutes_of(&format!("h{n}.example")).add(now, [1; 3]);
             if n % (most / 2) == 0 {
                 series.observe(&attempt(1, "f", NOON), now);
             }
@@ -618,11 +653,7 @@ mod tests {
         let (most, now) = (MAX_HOSTS.get(), at_ms(NOON));
         let [old, new] = [0..most, most..most + 10].map(|hosts| {
             let mut series = Series::default();
-            hosts.for_each(|n| {
-                series
-                    .minutes_of(&format!("h{n}.example"))
-                    .add(now, Recent { attempts: 1, ..Recent::default() })
-            });
+            hosts.for_each(|n| series.minutes_of(&format!("h{n}.example")).add(now, [1, 0, 0]));
             series
         });
         let mut merged = new;

@@ -6,22 +6,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use serde::Serialize;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{DIM, Output, Table, note, plain, styled};
 use crate::terminal::pace_text::{rate, span};
-use fetchwise::attempt::error_kind::ErrorKind;
-use fetchwise::heuristic::{DEFAULT_PAGE, Heuristic, SAME_PAGE_OTHER_SITES};
-use fetchwise::journal::{self, AttemptQuery, Order, OutcomeFilter};
+use fetchwise::journal::{self, AttemptQuery, Order};
 use fetchwise::pace::{Level, PaceExplanation};
 use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
-use fetchwise_present::HostJson;
+use fetchwise_present::{ForeignPages, HostJson};
 
-/// Age in milliseconds up to which a page that the network refused is counted.
-const NETWORK_WINDOW_MS: i64 = 24 * 3_600_000;
+/// Age in milliseconds up to which pages that are not a host's own are counted.
+const FOREIGN_WINDOW_MS: i64 = 24 * 3_600_000;
 /// Maximum hosts that the note about such pages names.
 const NAMED_HOSTS: usize = 3;
 
@@ -47,19 +44,8 @@ pub(crate) struct HostsArgs {
 struct HostState {
     paused: Option<PausedHost>,
     pace: Option<PaceExplanation>,
-    /// Pages that the crawler's network refused within [`NETWORK_WINDOW_MS`].
-    network_blocks: u64,
-    /// Pages within the same time that other sites show as well.
-    default_pages: u64,
-}
-
-/// A line of `hosts --json`.
-#[derive(Serialize)]
-struct HostLine<'a> {
-    #[serde(flatten)]
-    host: HostJson<'a>,
-    network_blocks: u64,
-    default_pages: u64,
+    /// Pages that were not its own, of late.
+    foreign: ForeignPages,
 }
 
 /// Runs the command.
@@ -85,14 +71,8 @@ pub(crate) fn run(
             }
         }
     }
-    let (mut refused, mut default_pages) = (recent(now), recent(now));
-    refused.ended = Some(OutcomeFilter::Error(ErrorKind::NetworkBlock.name().to_owned()));
-    default_pages.heuristic = Some(Heuristic::new(SAME_PAGE_OTHER_SITES, DEFAULT_PAGE));
-    for (host, pages) in pages_by_host(&dir, &refused)? {
-        known.entry(host).or_default().network_blocks = pages;
-    }
-    for (host, pages) in pages_by_host(&dir, &default_pages)? {
-        known.entry(host).or_default().default_pages = pages;
+    for (host, foreign) in foreign_pages(&dir, now)? {
+        known.entry(host).or_default().foreign = foreign;
     }
     let wanted: Vec<String> = args.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
     known.retain(|host, of| {
@@ -100,12 +80,8 @@ pub(crate) fn run(
     });
     if out.json {
         for (host, of) in &known {
-            let line = HostJson::new(host, of.paused.as_ref(), of.pace.as_ref(), now);
-            out.object(&HostLine {
-                host: line,
-                network_blocks: of.network_blocks,
-                default_pages: of.default_pages,
-            })?;
+            let (paused, pace) = (of.paused.as_ref(), of.pace.as_ref());
+            out.object(&HostJson::new(host, paused, pace, of.foreign, now))?;
         }
         return Ok(Exit::Done);
     }
@@ -129,19 +105,19 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Returns the query for all attempts of late.
-fn recent(now: Timestamp) -> AttemptQuery {
+/// Returns the pages of each host that were not its own, of the last [`FOREIGN_WINDOW_MS`].
+fn foreign_pages(dir: &Path, now: Timestamp) -> Result<BTreeMap<String, ForeignPages>, Failure> {
     let mut wanted = AttemptQuery::default();
-    wanted.since = Some(Timestamp::from_millis(now.as_millis().saturating_sub(NETWORK_WINDOW_MS)));
-    wanted
-}
-
-/// Returns the number of attempts by host.
-fn pages_by_host(dir: &Path, wanted: &AttemptQuery) -> Result<BTreeMap<String, u64>, Failure> {
-    let mut pages: BTreeMap<String, u64> = BTreeMap::new();
-    journal::attempts(dir, wanted, Order::NewestFirst, None, |_, attempt| {
-        if let Some(host) = attempt.heuristic("domain") {
-            *pages.entry(host.to_owned()).or_default() += 1;
+    wanted.since = Some(Timestamp::from_millis(now.as_millis().saturating_sub(FOREIGN_WINDOW_MS)));
+    let mut pages: BTreeMap<String, ForeignPages> = BTreeMap::new();
+    journal::attempts(dir, &wanted, Order::NewestFirst, None, |_, attempt| {
+        let more = ForeignPages::of(&attempt);
+        if more != ForeignPages::default()
+            && let Some(host) = attempt.heuristic("domain")
+        {
+            let of = pages.entry(host.to_owned()).or_default();
+            of.network_blocks += more.network_blocks;
+            of.default_pages += more.default_pages;
         }
         ControlFlow::Continue(())
     })?;
@@ -160,11 +136,11 @@ fn note_flaky(known: &BTreeMap<String, HostState>) {
 
 /// Says how many pages the crawler's network refused, and what helps.
 fn note_network_blocks(known: &BTreeMap<String, HostState>) {
-    let pages: u64 = known.values().map(|of| of.network_blocks).sum();
+    let pages: u64 = known.values().map(|of| of.foreign.network_blocks).sum();
     if pages == 0 {
         return;
     }
-    let refused = known.iter().filter(|(_, of)| of.network_blocks > 0);
+    let refused = known.iter().filter(|(_, of)| of.foreign.network_blocks > 0);
     let (mut names, hosts) = (Vec::new(), refused.clone().count());
     names.extend(refused.take(NAMED_HOSTS).map(|(host, _)| plain(host).to_string()));
     let more = if hosts > names.len() {
@@ -215,8 +191,8 @@ fn table(known: &BTreeMap<String, HostState>, now: Timestamp) -> Table {
                     .map(|share| format!("{:.0} %", 100.0 * share)),
             ),
             cell(of.paused.as_ref().map(|paused| span(paused.paused_until.since(now)))),
-            cell((of.network_blocks > 0).then(|| of.network_blocks.to_string())),
-            cell((of.default_pages > 0).then(|| of.default_pages.to_string())),
+            cell((of.foreign.network_blocks > 0).then(|| of.foreign.network_blocks.to_string())),
+            cell((of.foreign.default_pages > 0).then(|| of.foreign.default_pages.to_string())),
         ]);
     }
     table

@@ -66,15 +66,16 @@ fn board(state: &State, domain: &str, range: Range) -> Result<Response, JournalE
     let series = series(state, domain, range, date)?;
     let names: Vec<(String, f64)> =
         series.fetchers().map(|name| (name.to_owned(), request_cost(state, name))).collect();
-    let (row, fetcher, recent, browser) = state.attempts.with_domains(|stats, series| {
-        let fetcher = stats.last_fetcher(domain).map(str::to_owned);
-        (
-            stats.row(domain).copied().unwrap_or_default(),
-            fetcher,
-            series.recent(domain, date),
-            stats.browser_cost(),
-        )
-    });
+    let (row, fetcher, (recent, foreign), browser) =
+        state.attempts.with_domains(|stats, series| {
+            let fetcher = stats.last_fetcher(domain).map(str::to_owned);
+            (
+                stats.row(domain).copied().unwrap_or_default(),
+                fetcher,
+                (series.recent(domain, date), series.foreign_pages_of(domain, date)),
+                stats.browser_cost(),
+            )
+        });
     let paused = state.selector.paused_hosts(now).into_iter().find(|of| of.domain == domain);
     let pace = state.selector.pace().and_then(|pace| pace.explain(domain, now));
     Ok(json_response::json(&DomainBoardJson {
@@ -83,7 +84,7 @@ fn board(state: &State, domain: &str, range: Range) -> Result<Response, JournalE
         range: range.into(),
         row: StatsJson::new(domain, &row, browser, fetcher.as_deref()),
         recent,
-        host: HostJson::new(domain, paused.as_ref(), pace.as_ref(), now),
+        host: HostJson::new(domain, paused.as_ref(), pace.as_ref(), foreign, now),
         cause: cause_of(state, domain, now),
         series: SeriesJson::new(&series.fitted_window(range, date), &names),
         browser_request_cost: browser,

@@ -22,7 +22,7 @@ use fetchwise::rfc3339;
 use fetchwise::selector::{LinkAtRisk, PausedHost};
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
-use fetchwise_present::{HostJson, LinkJson, UnpausedJson};
+use fetchwise_present::{ForeignPages, HostJson, LinkJson, UnpausedJson};
 
 described_routes![
     ("/v1/hosts", get(hosts), hosts("listHosts", "List hosts with their pauses and paces"), |of| {
@@ -82,17 +82,24 @@ async fn hosts(Get(state): Shared, Query(asked): Query<HostsQuery>) -> Result<Re
     state.run_blocking(move |state| known(state, is_paused_only, host.as_deref())).await
 }
 
+/// What is known of a host.
+#[derive(Default)]
+struct HostState {
+    paused: Option<PausedHost>,
+    pace: Option<PaceExplanation>,
+    foreign: ForeignPages,
+}
+
 /// Returns the known hosts. There may be a hundred thousand of them.
 fn known(state: &State, is_paused_only: bool, host: Option<&str>) -> Response {
     let now = state.selector.now();
     let is_wanted = |name: &str| host.is_none_or(|host| host == name);
-    let mut known: BTreeMap<String, (Option<PausedHost>, Option<PaceExplanation>)> =
-        BTreeMap::new();
+    let mut known: BTreeMap<String, HostState> = BTreeMap::new();
     for paused in
         state.selector.paused_hosts(now).into_iter().filter(|paused| is_wanted(&paused.domain))
     {
         let host = paused.domain.clone();
-        known.entry(host).or_default().0 = Some(paused);
+        known.entry(host).or_default().paused = Some(paused);
     }
     if let Some(pace) = state.selector.pace() {
         for (level, name) in pace.hosts() {
@@ -100,13 +107,22 @@ fn known(state: &State, is_paused_only: bool, host: Option<&str>) -> Response {
                 && is_wanted(&name)
                 && (!is_paused_only || known.contains_key(&*name));
             if is_wanted && let Some(explained) = pace.explain(&name, now) {
-                known.entry(name.into()).or_default().1 = Some(explained);
+                known.entry(name.into()).or_default().pace = Some(explained);
             }
         }
     }
+    state.attempts.with_series(|series| {
+        for (name, foreign) in series.foreign_pages(state.selector.clock().date_of(now)) {
+            if is_wanted(name) && (!is_paused_only || known.contains_key(name)) {
+                known.entry(name.to_owned()).or_default().foreign = foreign;
+            }
+        }
+    });
     let hosts: Vec<HostJson<'_>> = known
         .iter()
-        .map(|(host, (paused, pace))| HostJson::new(host, paused.as_ref(), pace.as_ref(), now))
+        .map(|(host, of)| {
+            HostJson::new(host, of.paused.as_ref(), of.pace.as_ref(), of.foreign, now)
+        })
         .collect();
     json_response::json(&hosts)
 }

@@ -193,6 +193,20 @@ fn forgetting_empties_figures_evidence_and_pauses() {
 }
 
 #[test]
+fn pages_that_are_not_a_hosts_own_are_listed_with_it() {
+    let server = Server::start(&[]);
+    let mut parked = attempt("https://parked.example/", "direct_access", true);
+    parked["heuristics"] = json!([{ "type": "same_page_other_sites", "value": "default_page" }]);
+    assert_eq!(server.ask("POST", "/v1/attempts", &lines([&parked])).of(200)["accepted"], 1);
+    let listed = server.get("/v1/hosts").of(200);
+    assert_eq!(listed[0]["host"], "parked.example", "{listed}");
+    assert_eq!((&listed[0]["default_pages"], &listed[0]["network_blocks"]), (&json!(1), &json!(0)));
+    assert_eq!(listed, json!(server.beside(&["hosts"])));
+    assert_eq!(server.get("/v1/hosts?host=parked.example").of(200), listed);
+    assert_eq!(server.get("/v1/hosts?state=paused").of(200), json!([]));
+}
+
+#[test]
 fn reported_blocks_pause_their_host_and_unpause_ends_it() {
     let server = Server::start(&[]);
     let blocks: Vec<Value> = (0..3)
