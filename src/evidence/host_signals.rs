@@ -12,7 +12,7 @@
 //! Must not know: hosts.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -185,8 +185,11 @@ pub(crate) struct HostSignals {
     /// The candidates that sign.
     signed: FetcherSet,
     /// The vendors at which the crawler was registered: the key of the signal, and the second.
-    registrations: [OnceLock<(u64, AtomicU32)>; MAX_REGISTRATIONS],
+    registrations: Registrations,
 }
+
+/// Registrations at vendors, which evidence shares with a fold of the same attempts.
+type Registrations = Arc<[OnceLock<(u64, AtomicU32)>; MAX_REGISTRATIONS]>;
 
 /// The signal that takes a host's slot from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,13 +222,18 @@ impl HostSignals {
         Self { signed, ..self }
     }
 
+    /// Shares the registrations of others from now on.
+    pub(super) fn with_registrations_of(self, others: &Self) -> Self {
+        Self { registrations: Arc::clone(&others.registrations), ..self }
+    }
+
     /// Takes note of a registration at a vendor. Returns false if there is no room for another
     /// vendor.
     pub(crate) fn register(&self, vendor: &str, at: Timestamp) -> bool {
         let key = signal_key(&format!("{VENDOR_PREFIX}{vendor}"));
         // The next full second: what was recorded in the second before the registration is older.
         let at = at.saturating_add(std::time::Duration::from_millis(999));
-        for slot in &self.registrations {
+        for slot in self.registrations.iter() {
             // The first thread takes the slot; a loser reads its key and goes on.
             let (known, at_s) = slot.get_or_init(|| (key, AtomicU32::new(0)));
             if *known == key {

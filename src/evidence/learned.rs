@@ -49,11 +49,20 @@ impl Learned {
     /// # Errors
     /// [`RegistryError`], which the fetchers of this registry never cause.
     pub fn empty_copy(&self) -> Result<Self, RegistryError> {
-        self.empty_copy_within(None)
+        self.empty_copy_of(None)
     }
 
-    /// Returns the same with a limit on keys.
-    pub(crate) fn empty_copy_within(&self, max_keys: Option<usize>) -> Result<Self, RegistryError> {
+    /// Returns nothing learned, with a limit on keys, for a fold of the log that is to find what
+    /// this evidence has: it shares the registrations at vendors.
+    ///
+    /// # Errors
+    /// As [`empty_copy`](Self::empty_copy).
+    pub(crate) fn empty_copy_within(&self, max_keys: usize) -> Result<Self, RegistryError> {
+        let Self { evidence, registry } = self.empty_copy_of(Some(max_keys))?;
+        Ok(Self { evidence: evidence.with_registrations_of(&self.evidence), registry })
+    }
+
+    fn empty_copy_of(&self, max_keys: Option<usize>) -> Result<Self, RegistryError> {
         let specs = self.registry.candidates().map(|(_, spec)| spec.clone()).collect();
         let suffixes = self.evidence.file_suffixes().clone();
         Ok(Self::new(self.evidence.decay(), max_keys, suffixes, false, Registry::new(specs)?))

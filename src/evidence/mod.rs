@@ -258,6 +258,11 @@ impl Evidence {
         Self { signals: self.signals.with_signed(signed), ..self }
     }
 
+    /// Learns by the registrations of `others` from now on, and by those that they get later.
+    pub(crate) fn with_registrations_of(self, others: &Self) -> Self {
+        Self { signals: self.signals.with_registrations_of(&others.signals), ..self }
+    }
+
     /// Returns the scale of the weights.
     pub(crate) fn decay(&self) -> decay::Decay {
         // Relaxed: the landmark moves only while there is no evidence and no other thread has the

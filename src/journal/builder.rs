@@ -5,8 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::cold_tier::keep_evicted;
-use super::maintenance::checkpoint::checkpoint_at_end;
+use super::cold_tier::keep_evicted_for;
 use super::{Journal, JournalOptions, OpenCheck, load};
 use crate::selector::SelectorBuilder;
 
@@ -16,11 +15,9 @@ impl SelectorBuilder {
     /// of links and hosts, and records from then on. Evidence beyond
     /// [`max_keys`](SelectorBuilder::max_keys) goes to disk there.
     /// [`Selector::close`](crate::Selector::close) writes and syncs what is left; so does dropping
-    /// the selector, without a report. With `max_keys` it also makes a
-    /// [checkpoint](super::maintenance::checkpoint()), from which the next start goes on: that
-    /// takes as long as reading what was recorded since the last one. To open a journal with
-    /// options, or to wait until attempts are on disk, open a [`Journal`] and pass it to
-    /// [`sink`](SelectorBuilder::sink).
+    /// the selector, without a report. Both take longer with `max_keys`: see [`Journal::close`]. To
+    /// open a journal with options, or to wait until attempts are on disk, open a [`Journal`] and
+    /// pass it to [`sink`](SelectorBuilder::sink).
     ///
     /// ```
     /// use fetchwise::Selector;
@@ -50,20 +47,14 @@ impl SelectorBuilder {
             // tail.
             let (journal, _) =
                 Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
-            keep_evicted(&dir, selector.learned(), journal.store_health())?;
+            keep_evicted_for(selector, &journal)?;
             let loaded = load(&dir, selector, selector.now())?;
             journal.register_fetchers(selector, &loaded.registered)?;
             let journal = Arc::new(journal);
             selector.keep_paces(Box::new(Arc::clone(&journal)));
             selector.set_sink(Box::new(Arc::clone(&journal)));
-            let (learned, clock) = (selector.learned(), Arc::clone(selector.clock()));
-            let like =
-                learned.max_keys().and_then(|keys| learned.empty_copy_within(Some(keys)).ok());
-            selector.set_on_close(move || {
-                Arc::into_inner(journal).map_or(Ok(()), Journal::close)?;
-                like.iter().for_each(|like| checkpoint_at_end(&dir, like, clock.date()));
-                Ok(())
-            });
+            selector
+                .set_on_close(move || Ok(Arc::into_inner(journal).map_or(Ok(()), Journal::close)?));
             Ok(())
         })
     }

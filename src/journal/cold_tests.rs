@@ -304,7 +304,7 @@ fn a_restart_a_snapshot_and_a_compaction_have_what_left_memory() {
         live.record(made, at).unwrap();
     }
     let before = image(&live, now);
-    assert!(live.evicted_keys() > sites as u64 && dir.path().join("cold").is_dir());
+    assert!(live.evicted_keys() > sites as u64 && dir.path().join("cold-0").is_dir());
     drop(live);
     let check = |what: &str| {
         let all = unbounded();
@@ -327,7 +327,7 @@ fn a_restart_a_snapshot_and_a_compaction_have_what_left_memory() {
     check("a compaction");
     let left: Vec<_> =
         std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
-    assert!(left.iter().all(|name| name != "cold-maintenance"), "{left:?}");
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("cold-1")), "{left:?}");
 }
 
 /// A decision reads memory only, whatever is on disk.
@@ -372,7 +372,7 @@ fn a_verification_with_most_keys_on_disk_finds_what_one_in_memory_finds() {
         let (few, all) = (verify(50), verify(usize::MAX));
         assert_eq!(few, all);
         let left = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name());
-        assert!(!left.into_iter().any(|name| name.to_string_lossy().starts_with("cold-verify")));
+        assert!(!left.into_iter().any(|name| name.to_string_lossy().starts_with("cold-0")));
         few.refold
     };
     write(0..9000);
@@ -436,6 +436,49 @@ fn only_changed_entries_are_written_when_they_leave_memory() {
     assert_eq!(image(&few, now), image(&all, now));
 }
 
+/// A selector that read the log of another process forgot what did not fit into memory, and so did
+/// the second one on a journal.
+#[test]
+fn readers_and_second_selectors_keep_what_they_evict() {
+    let (dir, sites) = (tempfile::tempdir().unwrap(), 600);
+    let folder = |number: usize| dir.path().join(format!("cold-{number}"));
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let now = NOW.saturating_add(Duration::from_secs(20 * 4000));
+    let owner = |journal: &Journal| {
+        let selector = builder(Some(50)).keep_evicted(journal).build().unwrap();
+        load(dir.path(), &selector, now).unwrap();
+        selector
+    };
+    (0..1000)
+        .map(|number| attempt(number, sites))
+        .filter(|made| !made.url.contains("github.io"))
+        .for_each(|made| journal.append_attempt(&made).map(drop).unwrap());
+    journal.flush().wait().unwrap();
+    let all = unbounded();
+    load(dir.path(), &all, now).unwrap();
+    let (first, second) = (owner(&journal), owner(&journal));
+    let reader = builder(Some(50)).keep_evicted_in(dir.path()).build().unwrap();
+    load(dir.path(), &reader, now).unwrap();
+    assert!((0..3).all(|number| folder(number).is_dir()) && reader.evicted_keys() > 300);
+    for selector in [&first, &second, &reader] {
+        assert_eq!(image(selector, now).difference(&image(&all, now)), None);
+    }
+    drop((second, reader));
+    assert!(folder(0).is_dir() && !folder(1).exists() && !folder(2).exists());
+    drop(first);
+    journal.close().unwrap();
+    // The next reader goes on from the checkpoint of the journal's end.
+    let reader = builder(Some(50)).keep_evicted_in(dir.path()).build().unwrap();
+    assert_eq!(load(dir.path(), &reader, now).unwrap().replayed.entries, 0);
+    assert_eq!(image(&reader, now).difference(&image(&all, now)), None);
+    drop(reader);
+    assert!(!folder(0).exists());
+    // Where there is no directory, none is made.
+    let nowhere = dir.path().join("nowhere");
+    builder(Some(50)).keep_evicted_in(&nowhere).build().unwrap();
+    assert!(!nowhere.exists());
+}
+
 /// A disk that failed under evicted evidence showed in a counter and nowhere else.
 #[test]
 fn a_disk_that_fails_under_evicted_evidence_is_in_the_health_until_it_works_again() {
@@ -445,7 +488,7 @@ fn a_disk_that_fails_under_evicted_evidence_is_in_the_health_until_it_works_agai
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     let few = builder(Some(20)).keep_evicted(&journal).build().unwrap();
-    let (folder, elsewhere, sites) = (dir.path().join("cold"), dir.path().join("moved"), 4000);
+    let (folder, elsewhere, sites) = (dir.path().join("cold-0"), dir.path().join("moved"), 4000);
     let mut number = 0;
     let mut observe = || {
         (number..number + 500).for_each(|number| few.observe(&attempt(number, sites)));
@@ -496,16 +539,21 @@ fn a_disk_that_fails_under_evicted_evidence_is_in_the_health_until_it_works_agai
 #[test]
 fn what_a_killed_process_has_left_is_removed_in_the_background() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("cold");
+    let folder = dir.path().join("cold-0");
     std::fs::create_dir(&folder).unwrap();
     // Whatever is in it, nothing of it counts.
     let left = [folder.join("run-0000000000000007.fwc"), folder.join("MANIFEST")];
     left.iter().for_each(|file| std::fs::write(file, b"left").unwrap());
+    // That of a reader which was killed goes as a whole, and one that somebody has stays.
+    let (killed, held) = (dir.path().join("cold-5"), dir.path().join("cold-6"));
+    std::fs::create_dir(&killed).unwrap();
+    let _held = fetchwise_cold::ColdStore::open_empty(&held, Default::default()).unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     let few = builder(Some(20)).keep_evicted(&journal).build().unwrap();
     fetchwise_testsite::poll::until_blocking("the files are gone", || {
-        left.iter().all(|file| !file.exists())
+        left.iter().all(|file| !file.exists()) && !killed.exists()
     });
+    assert!(held.is_dir());
     (0..1000).for_each(|number| few.observe(&attempt(number, 400)));
     assert!(few.learned().evidence.keys_seen() > 400);
     assert_eq!(journal.health(), super::Health::Good);

@@ -2,9 +2,9 @@
 //!
 //! Owns: the folders, and the thread that merges the files of one.
 //!
-//! Invariants: the folder of a process counts as empty at first, because the log fills it again, or
-//! a checkpoint from another folder does. Nobody who records, decides or starts waits for a merge
-//! or for the removal of files.
+//! Invariants: a folder counts as empty at first, because the log fills it again, or a checkpoint
+//! from another folder does. So any number serves, and processes that read the log take the next.
+//! Nobody who records, decides or starts waits for a merge or for the removal of files.
 //!
 //! Must not know: which entries leave memory, and when a checkpoint fits.
 
@@ -28,17 +28,14 @@ use super::store_health::{Operation, StoreHealth};
 use super::write::Journal;
 use crate::evidence::cold_tier::ColdTier;
 use crate::evidence::{Entry, Learned};
-use crate::selector::SelectorBuilder;
+use crate::selector::{Selector, SelectorBuilder};
+use fetchwise_types::time::Clock;
 
-/// Folder of a process that records.
+/// Folders of selectors and of maintenance: with a number behind it, the first that is free.
 const FOLDER: &str = "cold";
+const MAX_FOLDERS: u32 = 64;
 /// Folder of the last checkpoint.
 const CHECKPOINT_FOLDER: &str = "cold-checkpoint";
-/// Folder of maintenance, while it works.
-const MAINTENANCE_FOLDER: &str = "cold-maintenance";
-/// Folders of checks, which run without a lock: with a number behind it, the first that is free.
-const CHECK_FOLDER: &str = "cold-verify";
-const MAX_CHECKS: u32 = 16;
 /// Bytes of a buffer for each entry that is written before the thread looks for buffers to write
 /// and files to merge: fewer than fill a buffer.
 const BUFFER_BYTES_PER_STEP: usize = 256;
@@ -53,89 +50,164 @@ const LOCKED_FOR: Duration = Duration::from_secs(5);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl SelectorBuilder {
-    /// Keeps the evidence that [`max_keys`](SelectorBuilder::max_keys) evicts on disk, in the
-    /// folder `cold` of the journal's directory. Without this it is forgotten. Load the journal
-    /// into the selector afterwards: the folder is emptied, and the load fills it again, from the
-    /// last [checkpoint](super::maintenance::checkpoint()) if there is one.
-    /// [`journal`](SelectorBuilder::journal) does both.
+    /// Keeps the evidence that [`max_keys`](SelectorBuilder::max_keys) evicts on disk, in a folder
+    /// `cold-0` of the journal's directory. Without this it is forgotten. Load the journal into the
+    /// selector afterwards: the folder is emptied, and the load fills it again, from the last
+    /// [checkpoint](super::maintenance::checkpoint()) if there is one.
+    /// [`journal`](SelectorBuilder::journal) does both. [`Journal::close`] makes the next
+    /// checkpoint.
     ///
     /// Without a limit on keys it does nothing.
     #[must_use]
     pub fn keep_evicted(self, journal: &Journal) -> Self {
         let (dir, health) = (journal.dir().to_owned(), Arc::clone(journal.store_health()));
-        self.opened_by(move |selector| Ok(keep_evicted(&dir, selector.learned(), &health)?))
+        let keeper = Arc::clone(journal.keeper());
+        self.opened_by(move |selector| Ok(keep_for((&dir, &health, &keeper), selector)?))
+    }
+
+    /// Does the same for a selector that only reads the journal in `dir`, which another process may
+    /// have open. Its folder, the next that is free, goes with the selector. If none can be made
+    /// there, what is evicted is forgotten, and an event of `tracing` says why.
+    ///
+    /// ```
+    /// use fetchwise::Selector;
+    /// use fetchwise::journal;
+    /// use fetchwise::time::Timestamp;
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// # Selector::builder().journal(dir).build()?.close()?;
+    /// let reader = Selector::builder().max_keys(10_000).keep_evicted_in(dir).build()?;
+    /// journal::load(dir, &reader, Timestamp::now())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn keep_evicted_in(self, dir: impl Into<PathBuf>) -> Self {
+        let dir = dir.into();
+        self.opened_by(move |selector| {
+            // A directory that does not exist has no log either, and readers make none.
+            if dir.is_dir()
+                && let Err(error) = keep_evicted(&dir, selector.learned(), &Arc::default())
+            {
+                crate::trace::cold_tier_failed(Operation::Write.name(), &error);
+            }
+            Ok(())
+        })
     }
 }
 
-/// Keeps what `learned` evicts in the data directory `dir`, whose journal this process has open.
+/// Keeps what `selector` evicts in the directory of `journal`, and has the journal make a checkpoint
+/// when it is closed.
+pub(super) fn keep_evicted_for(selector: &Selector, journal: &Journal) -> Result<(), JournalError> {
+    keep_for((journal.dir(), journal.store_health(), journal.keeper()), selector)
+}
+
+type Keeper = OnceLock<(Learned, Arc<Clock>)>;
+
+fn keep_for(
+    (dir, health, keeper): (&Path, &Arc<StoreHealth>, &Keeper),
+    selector: &Selector,
+) -> Result<(), JournalError> {
+    let learned = selector.learned();
+    keep_evicted(dir, learned, health)?;
+    let folders = ScratchFolder::all(dir);
+    if learned.max_keys().is_some() && folders.len() > 1 {
+        // Without a thread they stay for the next process.
+        let _ = Builder::new()
+            .name("fetchwise-cold-sweep".to_owned())
+            .spawn(move || ScratchFolder::remove_abandoned(&folders));
+    }
+    if let Some(keys) = learned.max_keys()
+        && let Ok(like) = learned.empty_copy_within(keys)
+    {
+        // With several selectors it is that of the first.
+        let _ = keeper.set((like, Arc::clone(selector.clock())));
+    }
+    Ok(())
+}
+
+/// Keeps what `learned` evicts in a folder of the data directory `dir`, which goes with it.
 /// `health` is told what fails.
 pub(super) fn keep_evicted(
     dir: &Path,
     learned: &Learned,
     health: &Arc<StoreHealth>,
 ) -> Result<(), JournalError> {
-    keep_in(&dir.join(FOLDER), learned, health)
+    let Some(folder) = ScratchFolder::keep_evicted(dir, learned, health)? else { return Ok(()) };
+    if let Some(tier) = learned.evidence.tier::<StoreTier>() {
+        let _ = tier.folder.set(folder);
+    }
+    Ok(())
 }
 
-/// The folder of a maintenance command, which is removed at its end.
+/// A folder that nobody needs when this is dropped, which removes it.
 #[derive(Debug)]
-pub(super) struct MaintenanceFolder(PathBuf);
+pub(super) struct ScratchFolder(PathBuf);
 
-impl MaintenanceFolder {
-    /// Keeps what `learned` evicts in a folder of the data directory `dir`, whose lock for
-    /// maintenance is held.
-    pub(super) fn keep_evicted(dir: &Path, learned: &Learned) -> Result<Self, JournalError> {
-        let folder = Self(dir.join(MAINTENANCE_FOLDER));
-        keep_in(&folder.0, learned, &Arc::default())?;
-        Ok(folder)
+impl ScratchFolder {
+    /// Keeps what `learned` evicts in a folder of the data directory `dir` that nobody else uses.
+    /// Without a limit on keys there is none.
+    pub(super) fn keep_evicted(
+        dir: &Path,
+        learned: &Learned,
+        health: &Arc<StoreHealth>,
+    ) -> Result<Option<Self>, JournalError> {
+        let Some(max_keys) = learned.max_keys() else { return Ok(None) };
+        let options = options(max_keys);
+        let (folder, store) = Self::open_free(dir, &options).map_err(unusable)?;
+        let tier = StoreTier::start(store, &options, true, Arc::clone(health)).map_err(unusable)?;
+        learned.evidence.keep_evicted_in(Box::new(tier));
+        Ok(Some(folder))
     }
 
-    /// Keeps what `learned` evicts in a folder of the data directory `dir` that no other process
-    /// uses. No lock is held.
-    pub(super) fn for_check(dir: &Path, learned: &Learned) -> Result<Self, JournalError> {
-        let options = options(learned.max_keys().unwrap_or(usize::MAX));
+    /// What a process that was killed has left in the folder is removed by the thread that merges:
+    /// it may be gigabytes.
+    fn open_free(dir: &Path, options: &ColdOptions) -> Result<(Self, ColdStore), ColdError> {
         let mut number = 0;
         loop {
-            let folder = dir.join(format!("{CHECK_FOLDER}-{number}"));
+            let folder = dir.join(format!("{FOLDER}-{number}"));
             match ColdStore::open_empty(&folder, options.clone()) {
-                Err(ColdError::Locked { .. }) if number < MAX_CHECKS => number += 1,
-                opened => {
-                    let store = opened.map_err(unusable)?;
-                    let folder = Self(folder);
-                    keep_in_scratch(store, &options, learned, &Arc::default())?;
-                    return Ok(folder);
+                Err(ColdError::Locked { .. }) if number < MAX_FOLDERS => number += 1,
+                // Its process has just removed it.
+                Err(ColdError::Io { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound && number < MAX_FOLDERS =>
+                {
+                    number += 1;
                 }
+                opened => return opened.map(|store| (Self(folder), store)),
+            }
+        }
+    }
+
+    /// Returns the folders in the data directory `dir`, whoever has them.
+    fn all(dir: &Path) -> Vec<PathBuf> {
+        let is_one = |name: &str| {
+            let number = name.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('-'));
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries
+            .filter(|entry| entry.file_name().to_str().is_some_and(is_one))
+            .map(|entry| entry.path())
+            .collect()
+    }
+
+    /// Removes those of `folders` that nobody has: their processes were killed.
+    fn remove_abandoned(folders: &[PathBuf]) {
+        for folder in folders {
+            // The lock is held until the folder is gone.
+            if let Ok(_store) = ColdStore::open_empty(folder, ColdOptions::default()) {
+                let _ = std::fs::remove_dir_all(folder);
             }
         }
     }
 }
 
-impl Drop for MaintenanceFolder {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
-        // What stays is emptied by the next command. The files that are still open need no name.
+        // What stays is emptied by the next process. The files that are still open need no name.
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-fn keep_in(dir: &Path, learned: &Learned, health: &Arc<StoreHealth>) -> Result<(), JournalError> {
-    let Some(max_keys) = learned.max_keys() else { return Ok(()) };
-    let options = options(max_keys);
-    // What a process that was killed has left is removed by the thread that merges: it may be
-    // gigabytes.
-    let store = unless_locked(|| ColdStore::open_empty(dir, options.clone())).map_err(unusable)?;
-    keep_in_scratch(store, &options, learned, health)
-}
-
-/// Keeps what `learned` evicts in an empty store.
-fn keep_in_scratch(
-    store: ColdStore,
-    options: &ColdOptions,
-    learned: &Learned,
-    health: &Arc<StoreHealth>,
-) -> Result<(), JournalError> {
-    let tier = StoreTier::start(store, options, true, Arc::clone(health)).map_err(unusable)?;
-    learned.evidence.keep_evicted_in(Box::new(tier));
-    Ok(())
 }
 
 /// Returns the folder of the checkpoint of the data directory `dir`.
@@ -202,6 +274,10 @@ pub(super) struct StoreTier {
     health: Arc<StoreHealth>,
     /// Whether nobody needs the entries at the end.
     is_scratch: bool,
+    /// Folder that goes with the entries.
+    folder: OnceLock<ScratchFolder>,
+    /// The process that has the thread. One that was forked from it has a copy of the rest.
+    process: u32,
     /// Wakes the thread; none at the end.
     wake: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -236,6 +312,8 @@ impl StoreTier {
             entries_per_step,
             health,
             is_scratch,
+            folder: OnceLock::new(),
+            process: std::process::id(),
             wake,
             thread,
         })
@@ -266,6 +344,18 @@ impl StoreTier {
             }
         }
         Ok(())
+    }
+
+    fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// Refuses to use the files of another process: their locks may be held by its threads.
+    fn check_process(&self) -> io::Result<()> {
+        match self.is_forked() {
+            true => Err(io::Error::other("evidence on disk belongs to another process")),
+            false => Ok(()),
+        }
     }
 
     /// Takes note of a failure, and reports the first of several.
@@ -319,18 +409,26 @@ fn merge((store, health): (&ColdStore, &StoreHealth), woken: &Receiver<()>) {
 
 impl Drop for StoreTier {
     fn drop(&mut self) {
+        if self.is_forked() {
+            // The thread, the files and the folder are those of the other process.
+            std::mem::forget((self.wake.take(), self.thread.take(), self.folder.take()));
+            return;
+        }
         drop(self.wake.take());
         // A thread that panicked has nothing to say here.
         let _ = self.thread.take().map(JoinHandle::join);
         if self.is_scratch {
             // To remove large files takes a while. The next start should not have to.
             self.store.clear();
+            // While the lock is held: afterwards the folder may be another process's.
+            drop(self.folder.take());
         }
     }
 }
 
 impl ColdTier for StoreTier {
     fn put(&self, key: u64, entry: &Entry) -> io::Result<()> {
+        self.check_process()?;
         let mut bytes = Vec::with_capacity(128);
         if !encode_entry(entry, self.fetchers(), &mut bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a weight is not finite"));
@@ -348,6 +446,7 @@ impl ColdTier for StoreTier {
     }
 
     fn get(&self, key: u64) -> io::Result<Option<Entry>> {
+        self.check_process()?;
         let decode = |bytes: &[u8]| decode_entry(bytes, self.fetchers());
         let found =
             self.store.get(key, decode).map_err(|error| self.failed(Operation::Read, error))?;
@@ -356,6 +455,7 @@ impl ColdTier for StoreTier {
     }
 
     fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry) -> ControlFlow<()>) -> io::Result<()> {
+        self.check_process()?;
         let read = self.store.for_each_sorted(0..=u64::MAX, |key, bytes| {
             let entry = decode_entry(bytes, self.fetchers());
             match f(key, entry.ok_or_else(|| ReadEnd::Failed(no_entry()))?) {

@@ -8,8 +8,8 @@
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fetchwise_log::{
@@ -22,16 +22,18 @@ use super::entry::{
     domain_of_url,
 };
 use super::error::JournalError;
+use super::maintenance::checkpoint::checkpoint_at_end;
 use super::query_key;
 use super::schema::{self, EncodedRecord, SchemaError};
 use super::store_health::StoreHealth;
 use crate::backoff::LinkState;
+use crate::evidence::Learned;
 use crate::selector::{Released, Selector, Sink, SinkError};
 use fetchwise_pace::{PaceRecord, PaceStore};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::query_hash::QueryHash;
 use fetchwise_types::registry::FetcherSpec;
-use fetchwise_types::time::Timestamp;
+use fetchwise_types::time::{Clock, Timestamp};
 
 /// Options for opening a journal for writing.
 ///
@@ -140,6 +142,9 @@ pub struct Journal {
     opened_at: u64,
     /// What fails at the evidence that a selector keeps on disk in the directory.
     store_health: Arc<StoreHealth>,
+    /// Empty evidence like that of the selector that keeps what it evicts in the directory, and its
+    /// clock.
+    keeper: Arc<OnceLock<(Learned, Arc<Clock>)>>,
 }
 
 impl Journal {
@@ -167,6 +172,7 @@ impl Journal {
                 tombstones,
                 opened_at: recovery.next_seq,
                 store_health: Arc::default(),
+                keeper: Arc::default(),
             },
             recovery,
         ))
@@ -361,6 +367,11 @@ impl Journal {
         &self.store_health
     }
 
+    /// Returns where a selector is noted that keeps what it evicts in the directory.
+    pub(super) fn keeper(&self) -> &Arc<OnceLock<(Learned, Arc<Clock>)>> {
+        &self.keeper
+    }
+
     /// Returns how many merges of the files with evidence have failed.
     #[cfg(feature = "metrics")]
     pub(crate) fn failed_merges(&self) -> u64 {
@@ -392,16 +403,24 @@ impl Journal {
     /// Writes and syncs what is left and closes the log. Dropping does the same, but reports no
     /// error.
     ///
+    /// If a selector [keeps](crate::selector::SelectorBuilder::keep_evicted) what it evicts here,
+    /// this also makes a [checkpoint](super::maintenance::checkpoint()), from which the next start
+    /// goes on. That takes as long as reading what was recorded since the last one.
+    ///
     /// # Errors
     /// When entries could not be written. They are lost with this process.
     pub fn close(self) -> Result<(), JournalError> {
-        let rejected = Lost::new(self.rejected.into_inner());
+        let (rejected, dir) = (Lost::new(self.rejected.into_inner()), self.log.dir().to_owned());
         self.log.close().map_err(|error| match error {
             LogError::Unsaved { lost, source } => {
-                LogError::Unsaved { lost: lost.and(rejected), source }.into()
+                JournalError::from(LogError::Unsaved { lost: lost.and(rejected), source })
             }
             other => other.into(),
-        })
+        })?;
+        if let Some((like, clock)) = self.keeper.get() {
+            checkpoint_at_end(&dir, like, clock.date());
+        }
+        Ok(())
     }
 
     /// Counts an entry that did not reach the log.

@@ -15,9 +15,23 @@ use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::heuristic::url::UrlFeatures;
 
 impl Selector {
-    /// Brings back the evicted evidence that a decision about `url` reads. `known` are the
-    /// heuristics that the caller gives. Without evicted evidence that is kept it does nothing.
-    pub(crate) fn bring_back(&self, url: &Url, known: &[Heuristic]) {
+    /// Reads the evidence that a decision about `url` needs and that
+    /// [`max_keys`](crate::SelectorBuilder::max_keys) moved to disk back into memory, because
+    /// [`Selector::select`] does not read files. `known` are the heuristics in the context of the
+    /// decision. May block for some tens of microseconds. Without such evidence it does nothing; a
+    /// [visit](Selector::visit) and [`Selector::explain`] do it by themselves.
+    ///
+    /// ```
+    /// use fetchwise::selector::{SelectContext, Selector};
+    /// use fetchwise::time::Timestamp;
+    ///
+    /// let selector = Selector::builder().build()?;
+    /// let (url, context) = (url::Url::parse("https://example.org/")?, SelectContext::first_attempt(Timestamp::now()));
+    /// selector.bring_back(&url, context.heuristics);
+    /// let decision = selector.select(&url, &context)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bring_back(&self, url: &Url, known: &[Heuristic]) {
         let evidence = &self.learned.evidence;
         if !evidence.keeps_evicted() {
             return;

@@ -300,10 +300,9 @@ impl Selector {
     /// them, one after the other, wait less. Call it with up to [`Selector::PREFETCHED`] URLs right
     /// before these decisions; more evict each other from the processor's nearest cache.
     ///
-    /// Evidence that [`max_keys`](SelectorBuilder::max_keys) moved to disk is read back into memory
-    /// first, because [`Selector::select`] does not read files. That may block for some tens of
-    /// microseconds for each URL. A [visit](Selector::visit) does this by itself. Without such
-    /// evidence it changes no decision.
+    /// Evidence that [`max_keys`](SelectorBuilder::max_keys) moved to disk is
+    /// [read back](Selector::bring_back) into memory first. Without such evidence it changes no
+    /// decision.
     pub fn prefetch<'u>(&self, urls: impl IntoIterator<Item = &'u Url>) {
         let (guard, mut urls) = (self.learned.evidence.guard(), urls.into_iter().peekable());
         while urls.peek().is_some() {

@@ -23,6 +23,7 @@ pub fn select_many(
     for urls in urls.chunks(Selector::PREFETCHED) {
         selector.prefetch(urls);
         for url in urls {
+            selector.bring_back(url, all.heuristics);
             out.push(selector.select(
                 url,
                 &SelectContext { link: selector.link_state(identity(url)), ..*all },

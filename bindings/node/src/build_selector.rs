@@ -134,7 +134,8 @@ pub struct SelectorOptions<'a> {
     pub half_life_days: Option<f64>,
     /// The name of the policy; defaults to the library's default policy.
     pub policy: Option<String>,
-    /// The maximum number of evidence keys in memory.
+    /// The maximum number of evidence keys in memory. With a journal the others are in files of its
+    /// directory; without one they are forgotten.
     pub max_keys: Option<f64>,
 }
 
@@ -171,11 +172,12 @@ impl Plan {
 
     /// Builds the selector and replays the log.
     pub fn core(self, log: Option<Arc<Shared>>) -> std::result::Result<Arc<Core>, Failure> {
-        let mut pace = Pace::new(self.pace);
+        let (mut builder, mut pace) = (self.builder, Pace::new(self.pace));
         if let Some(log) = &log {
             pace = pace.with_store(Box::new(JournalSink(Arc::clone(log))));
+            builder = log.with(|journal| builder.keep_evicted(journal))?;
         }
-        let mut kept = self.builder.pace(pace).build()?;
+        let mut kept = builder.pace(pace).build()?;
         if let Some(log) = &log {
             log.wait(Log::settled)?;
             let registered = load(&log.dir, &kept, Timestamp::now())?.registered;

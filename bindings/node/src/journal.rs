@@ -216,7 +216,7 @@ pub struct Journal {
 
 /// Returns a selector that keeps all evidence, for maintenance.
 fn blank() -> std::result::Result<Selector, Failure> {
-    Ok(Selector::builder().without_pace().max_keys(None).build()?)
+    Ok(Selector::builder().without_pace().build()?)
 }
 
 #[napi]

@@ -70,6 +70,24 @@ for (;;) {
   }
 })
 
+test('evidence that left memory is kept on disk', async (t) => {
+  const dir = folder(t)
+  const code = `
+import { Attempt, Journal, Selector } from 'fetchwise'
+const sites = Array.from({ length: 3000 }, (_, n) => \`site\${n}.example\`)
+const knows = (selector) => sites.filter((site) => selector.masses('domain', site, 'playwright').attempts === 1).length
+const first = new Selector({ journal: process.argv[1], maxKeys: 50 })
+for (const site of sites) first.record(new Attempt(\`https://\${site}/\`, 'playwright').delivered())
+const seen = [knows(first)]
+await first.close()
+const second = new Selector({ journal: process.argv[1], maxKeys: 50 })
+seen.push(knows(second))
+await second.close()
+console.log(seen.join(' '))`
+  const done = await node(code, [dir])
+  assert.equal(done.stdout.trim(), '3000 3000', done.stderr)
+})
+
 test('a second writer gets the pid of the first', async (t) => {
   const dir = folder(t)
   const journal = new Journal(dir)

@@ -55,9 +55,10 @@ impl Core {
         (builder, settings): Plan,
         log: Option<Arc<Shared>>,
     ) -> PyResult<Self> {
-        let mut pace = Pace::new(settings);
+        let (mut builder, mut pace) = (builder, Pace::new(settings));
         if let Some(log) = &log {
             pace = pace.with_store(Box::new(JournalSink(Arc::clone(log))));
+            builder = log.with(|journal| builder.keep_evicted(journal))?;
         }
         let mut kept = builder.pace(pace).build().map_err(|error| errors::any(py, &error))?;
         if let Some(log) = &log {

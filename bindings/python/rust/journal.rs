@@ -195,13 +195,14 @@ impl Journal {
     }
 }
 
-/// Returns a selector that keeps all evidence, for maintenance.
+/// Returns a selector without evidence, for maintenance: it keeps every key, those beyond `max_keys`
+/// on disk.
 fn blank(config: Option<&Path>) -> Result<Selector, String> {
     let builder = match config {
         Some(path) => Config::load(path).map_err(|error| error.to_string())?.selector(),
         None => Selector::builder().without_pace(),
     };
-    builder.max_keys(None).build().map_err(|error| error.to_string())
+    builder.build().map_err(|error| error.to_string())
 }
 
 fn snapshot(dir: &Path, config: Option<&Path>, flushed_seq: u64) -> Made {

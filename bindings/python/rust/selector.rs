@@ -104,6 +104,7 @@ impl Selector {
         let known = convert::known(heuristics)?;
         let wish = DecisionOptions { hint, prefer, excluded: excluded.as_deref(), attempts };
         let situation = self.situation(&url, wish, (link, at), &known)?;
+        self.core.kept.bring_back(&url, &known);
         let decided =
             self.core.kept.select(&url, &situation).map_err(|error| errors::url(&error))?;
         self.core.decision(py, decided, situation.hint)

@@ -123,6 +123,42 @@ def test_a_forked_child_is_refused_and_ends(tmp_path: pathlib.Path) -> None:
     assert attempts_in(pathlib.Path(f"{folder}-child")) == 1
 
 
+FORKED_WITH_EVICTED = """
+import os, sys, fetchwise
+sites = range(3000)
+def bounded(journal):
+    return fetchwise.Selector(journal=journal, max_keys=50)
+def knows_all(selector):
+    return all(selector.masses("domain", f"site{n}.example", "playwright")["attempts"] == 1 for n in sites)
+journal = fetchwise.Journal(sys.argv[1])
+selector = bounded(journal)
+for n in sites:
+    selector.record(fetchwise.Attempt(f"https://site{n}.example/", "playwright").delivered())
+assert knows_all(selector)
+child = os.fork()
+if child == 0:
+    # The files are the parent's: the child decides by what it has in memory, and removes none.
+    for n in sites:
+        assert selector.select(f"https://site{n}.example/") and selector.explain(f"https://site{n}.example/")
+    del selector, journal
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert knows_all(selector)
+del selector
+journal.close()
+again = bounded(sys.argv[1])
+assert knows_all(again)
+again.close()
+"""
+
+
+def test_evidence_that_left_memory_is_kept_on_disk_and_outlives_a_forked_child(tmp_path: pathlib.Path) -> None:
+    done = python(FORKED_WITH_EVICTED, str(tmp_path), timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert attempts_in(tmp_path) == 3000
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("cold-")] == ["cold-checkpoint"]
+
+
 FORKED_ASYNC = """
 import asyncio, os, sys, fetchwise
 async def settle(folder):

@@ -113,7 +113,7 @@ pub(in crate::journal) fn checkpoint_at_end(dir: &Path, like: &Learned, now: Tim
 /// Returns empty evidence for a checkpoint; `None` without a limit on keys.
 fn blank_like(like: &Learned) -> Option<Learned> {
     let keys = like.max_keys()? / PART_OF_KEYS;
-    like.empty_copy_within(Some(keys.max(FEWEST_KEYS))).ok()
+    like.empty_copy_within(keys.max(FEWEST_KEYS)).ok()
 }
 
 /// Returns the number of records in `dir` that are on disk and that no checkpoint covers. Cost: a

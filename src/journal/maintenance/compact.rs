@@ -16,7 +16,7 @@ use fetchwise_log::{
 };
 
 use crate::journal::checkpoint_restore::covers_seq;
-use crate::journal::cold_tier::MaintenanceFolder;
+use crate::journal::cold_tier::ScratchFolder;
 use crate::journal::entry::Entry;
 use crate::journal::error::JournalError;
 use crate::journal::fold::Fold;
@@ -132,7 +132,7 @@ pub fn compact(
     let span = Span::compaction(dir);
     let _entered = span.enter();
     let maintenance = Maintenance::lock(dir)?;
-    let _folder = MaintenanceFolder::keep_evicted(dir, selector.learned())?;
+    let _folder = ScratchFolder::keep_evicted(dir, selector.learned(), &Arc::default())?;
     let writer_active = maintenance.has_writer()?;
     let start = FoldStart::newest(dir)?;
     let (covered, sealed_seq) = (SnapshotCoverage::now(dir, &start)?, sealed_seq(dir)?);

@@ -8,12 +8,13 @@
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fetchwise_log::{
     Error as LogError, Maintenance, PreparedSnapshot, SectionWriter, SnapshotMeta,
 };
 
-use crate::journal::cold_tier::MaintenanceFolder;
+use crate::journal::cold_tier::ScratchFolder;
 use crate::journal::entry_groups::EncodedGroup;
 use crate::journal::error::JournalError;
 use crate::journal::fold::{Fold, WithoutGroups};
@@ -87,7 +88,7 @@ pub fn snapshot_with(
     on_progress: ProgressFn<'_>,
 ) -> Result<SnapshotReport, JournalError> {
     let maintenance = Maintenance::lock(dir)?;
-    let _folder = MaintenanceFolder::keep_evicted(dir, selector.learned())?;
+    let _folder = ScratchFolder::keep_evicted(dir, selector.learned(), &Arc::default())?;
     let start = FoldStart::newest(dir)?;
     let last = start.last_present();
     let clock_use = if options.trust_clock { ClockUse::Trust } else { ClockUse::Check };

@@ -9,6 +9,7 @@
 //! Must not know: how files are repaired.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use fetchwise_log::{
     Error as LogError, RepairOptions, RepairReport, Snapshot, StoredSection, VerifyReport,
@@ -17,7 +18,7 @@ use fetchwise_log::{
 use crate::evidence::Learned;
 use crate::evidence::decay::Decay;
 use crate::evidence::evidence_snapshot::EvidenceSnapshot;
-use crate::journal::cold_tier::MaintenanceFolder;
+use crate::journal::cold_tier::ScratchFolder;
 use crate::journal::error::JournalError;
 use crate::journal::fold::Fold;
 use crate::journal::maintenance::checkpoint::discard;
@@ -179,7 +180,7 @@ fn blank(
     dir: &Path,
     decay: Decay,
     max_keys: Option<usize>,
-) -> Result<(Learned, Option<MaintenanceFolder>), JournalError> {
+) -> Result<(Learned, Option<ScratchFolder>), JournalError> {
     let learned = |max_keys| {
         let registry = Registry::new(Vec::new())
             .map_err(|error| LogError::Invalid(format!("invalid fetchers: {error}")))?;
@@ -192,11 +193,8 @@ fn blank(
         ))
     };
     let bounded = learned(max_keys)?;
-    if max_keys.is_none() {
-        return Ok((bounded, None));
-    }
-    match MaintenanceFolder::for_check(dir, &bounded) {
-        Ok(folder) => Ok((bounded, Some(folder))),
+    match ScratchFolder::keep_evicted(dir, &bounded, &Arc::default()) {
+        Ok(folder) => Ok((bounded, folder)),
         // A directory that cannot be written can be verified, too.
         Err(_) => Ok((learned(None)?, None)),
     }

@@ -310,7 +310,10 @@ fn follow(
             let router = settings.router()?.clone();
             let pace = Pace::new(pace(settings, &crawl_options));
             let with = |builder: SelectorBuilder| {
-                builder.visits(visits).router(router).clock(Arc::clone(&settings.clock)).pace(pace)
+                let clock = Arc::clone(&settings.clock);
+                let builder = builder.visits(visits).router(router).clock(clock).pace(pace);
+                // In the folder of this process: the one that it follows stays as it is.
+                builder.keep_evicted(&journal)
             };
             let (selector, loaded) = settings.load_selector_with(with)?;
             let registered = settings.specs(&selector, &loaded.registered);

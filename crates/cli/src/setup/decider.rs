@@ -246,6 +246,7 @@ impl<'s> Decider<'s> {
     /// Decides about a URL. Reports on stderr, once per fetcher, that an unavailable fetcher would
     /// have been selected.
     pub(crate) fn decide(&mut self, url: &Url) -> Result<LocalDecision, RouteError> {
+        self.selector.bring_back(url, &self.heuristics);
         let routed = self.selector.route(url, &self.context(url), None)?;
         let mut unavailable = None;
         if !self.missing.is_empty() {

@@ -89,7 +89,8 @@ impl Settings {
     /// those of the config. If the config has none, they are the built-in names and those in the
     /// log.
     pub(crate) fn load_selector(&self) -> Result<(Selector, LoadReport), Failure> {
-        self.load_selector_with(|builder| builder.pace(self.inspection_pace()))
+        let dir = self.data_dir()?;
+        self.load_selector_with(|builder| builder.pace(self.inspection_pace()).keep_evicted_in(dir))
     }
 
     /// Does the same for a crawl, which runs the built-in fetchers itself: their costs are those of

@@ -141,6 +141,7 @@ impl ResolvedContext {
         state: &State,
     ) -> Result<ContextDecision, RouteError> {
         let selector = &*state.selector;
+        selector.bring_back(url, &self.heuristics);
         let routed = selector.route(url, &self.select_context(id, url, state), None)?;
         let mut unavailable = None;
         if !self.lacking.is_empty() {

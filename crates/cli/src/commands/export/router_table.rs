@@ -69,8 +69,10 @@ pub(crate) fn run(
         impassable_try_rate: 0.0,
         ..settings.config.settings()
     };
-    let (selector, _) = settings
-        .load_selector_with(|builder| builder.settings(quiet).pace(settings.inspection_pace()))?;
+    let dir = settings.data_dir()?;
+    let (selector, _) = settings.load_selector_with(|builder| {
+        builder.settings(quiet).pace(settings.inspection_pace()).keep_evicted_in(dir)
+    })?;
     let mut domains: BTreeMap<String, DomainSummary> = BTreeMap::new();
     log_scan::attempts(&settings.existing_dir()?, |attempt| observe(&mut domains, &attempt))?;
     for domain in named_domains(&selector, settings.clock.now()) {
@@ -139,6 +141,7 @@ fn route(
     // A pause affects the time of a request, not the fetcher.
     let situation =
         SelectContext { host_trial: true, ..SelectContext::first_attempt(settings.clock.now()) };
+    selector.bring_back(&url, &[]);
     let take = selector.select(&url, &situation).ok()?.selected()?;
     let fetcher = selector.fetcher_name(take.fetcher).to_owned();
     // Evidence includes compacted attempts, but only those at pages.

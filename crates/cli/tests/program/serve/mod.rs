@@ -5,6 +5,7 @@ mod attention;
 mod clients;
 mod contract;
 mod description;
+mod evicted;
 mod forget;
 mod full_disk;
 mod hostile;
