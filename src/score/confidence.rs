@@ -6,6 +6,11 @@
 
 use super::Settings;
 
+/// Smallest sample of a level that agrees with the one before it for the next level to be compared
+/// with it. Almost any rate of fewer attempts agrees with any other. One attempt of a few days ago
+/// is more.
+const LEAST_COMPARED: f64 = 0.75;
+
 /// Returns `success_rate * min(1, sample / 10)`; zero without a sample.
 ///
 /// ```
@@ -71,8 +76,8 @@ impl Basis {
     /// one's by more than chance explains, over all attempts or over the recent ones. While it
     /// agrees, the larger confidence counts, so that a few successes on a new host never lower the
     /// confidence that all such files have earned elsewhere. In each case the next level is
-    /// compared with the specific one, unless that has less than one attempt. The number of
-    /// attempts does not matter: a site's quota can leave a general level with fewer.
+    /// compared with the specific one, unless that agrees and has too few attempts to say so. A
+    /// site's quota can leave a general level with fewer than the specific one has.
     #[inline]
     pub(crate) fn stronger(self, other: Self, settings: &Settings) -> Self {
         let (general, specific) =
@@ -94,9 +99,10 @@ impl Basis {
             }
             false => general.sample > specific.sample,
         };
-        // Almost any rate of half an attempt agrees with any other: the next level is compared with
-        // what stands before it.
-        let agreed = if specific.sample < 1.0 { general.agreed } else { specific.agreed };
+        let agreed = match specific.sample < LEAST_COMPARED {
+            true => general.agreed,
+            false => specific.agreed,
+        };
         Self { agreed, ..if prefers_general { general } else { specific } }
     }
 

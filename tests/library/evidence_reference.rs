@@ -17,6 +17,8 @@ use url::Url;
 
 const NOW_MS: i64 = 1_790_000_000_000;
 const DAY_MS: i64 = 86_400_000;
+/// The sample from which the next level is compared with one that agrees.
+const LEAST_COMPARED: f64 = 0.75;
 const FETCHERS: [&str; 4] = ["direct_access", "playwright", "playwright_stealth", "archive_proxy"];
 const URLS: [&str; 10] = [
     "https://wikipedia.org/wiki/Rust",
@@ -233,10 +235,12 @@ fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) 
             if disagrees || !keeps {
                 counts = Some(level);
             }
+            if disagrees || level.1 >= LEAST_COMPARED {
+                general = Some(level);
+            }
         } else {
-            counts = Some(level);
+            (counts, general) = (Some(level), Some(level));
         }
-        general = Some(level);
     }
     counts.map_or((0.0, 0.0), |level| (confidence(level), level.1))
 }
@@ -293,7 +297,8 @@ fn on_the_edge(all: &[Raw]) -> bool {
         features.heuristics.iter().any(|(kind, value)| {
             (0..FETCHERS.len()).any(|fetcher| {
                 let (_, total) = naive_counted(all, kind, value, features.page, fetcher);
-                (total - 4.5).abs() < 1e-9
+                let (_, prior) = naive_prior(kind, value, fetcher);
+                [4.5, LEAST_COMPARED].iter().any(|edge| (total + prior - edge).abs() < 1e-9)
             })
         })
     })
