@@ -40,6 +40,7 @@
 
 mod block;
 mod buffer;
+mod dir_syncs;
 mod error;
 mod fields;
 mod filter;

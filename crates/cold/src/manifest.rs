@@ -11,6 +11,7 @@ use std::path::Path;
 
 use fetchwise_log::fs::{Fs, SyncSite, publish, read_full_at};
 
+use crate::dir_syncs::DirSyncs;
 use crate::error::{Error, Result};
 use crate::fields::{checksum, u16_at, u32_at, u64_at};
 use crate::run::RunId;
@@ -60,9 +61,11 @@ impl Manifest {
     }
 
     /// Replaces the manifest durably. After an error it may be either of the two.
-    pub(crate) fn publish(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+    pub(crate) fn publish(&self, fs: &dyn Fs, dir_syncs: &DirSyncs, dir: &Path) -> Result<()> {
         let sites = [SyncSite::SnapshotManifest, SyncSite::SnapshotManifestDir];
-        publish(fs, dir, MANIFEST, &self.encode(), sites)
+        let (bytes, made_at) = (self.encode(), dir_syncs.failed());
+        dir_syncs
+            .sync(made_at, || publish(fs, dir, MANIFEST, &bytes, sites))
             .map_err(Error::io("write", &dir.join(MANIFEST)))
     }
 

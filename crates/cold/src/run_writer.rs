@@ -13,6 +13,7 @@ use std::sync::Arc;
 use fetchwise_log::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
 
 use crate::block::BlockWriter;
+use crate::dir_syncs::DirSyncs;
 use crate::error::{Error, Result};
 use crate::fields::checksum;
 use crate::filter::Filter;
@@ -29,6 +30,9 @@ const WRITE_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct RunWriter {
     fs: Arc<dyn Fs>,
+    dir_syncs: Arc<DirSyncs>,
+    /// When its name was made.
+    made_at: u64,
     path: PathBuf,
     /// Taken by `finish`.
     file: Option<Box<dyn FsFile>>,
@@ -46,12 +50,19 @@ pub(crate) struct RunWriter {
 }
 
 impl RunWriter {
-    pub(crate) fn create(fs: Arc<dyn Fs>, dir: &Path, number: u64) -> Result<Self> {
+    pub(crate) fn create(
+        fs: Arc<dyn Fs>,
+        dir_syncs: Arc<DirSyncs>,
+        dir: &Path,
+        number: u64,
+    ) -> Result<Self> {
         let path = dir.join(run_name(number));
-        let nonce = fs.random();
+        let (nonce, made_at) = (fs.random(), dir_syncs.failed());
         let file = Some(fs.create_new(&path).map_err(Error::io("create", &path))?);
         Ok(Self {
             fs,
+            dir_syncs,
+            made_at,
             path,
             file,
             number,
@@ -109,11 +120,11 @@ impl RunWriter {
         index.shrink_to_fit();
         // The sync sites are those of the log's snapshots, which are written in the same order.
         let synced = self.file.as_deref().map_or(Ok(()), |file| sync(file, SyncSite::Snapshot));
-        // A name whose sync has failed is not durable after a later sync, either. So a run counts
-        // only once it has its name.
+        // A run counts only once it has its name.
         let dir = self.path.parent().unwrap_or(Path::new("."));
+        let name = || self.fs.sync_dir(dir, SyncSite::SnapshotDir);
         synced
-            .and_then(|()| self.fs.sync_dir(dir, SyncSite::SnapshotDir))
+            .and_then(|()| self.dir_syncs.sync(self.made_at, name))
             .map_err(Error::io("sync", &self.path))?;
         let id = RunId { number: self.number, nonce: self.nonce, len: self.offset };
         let (path, entries) = (self.path.clone(), self.entries);

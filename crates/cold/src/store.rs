@@ -20,6 +20,7 @@ use fetchwise_log::fs::{Fs, LockAttempt, LockGuard, RealFs, create_dir_durably};
 
 use crate::block::MAX_VALUE_LEN;
 use crate::buffer::{Buffer, BufferedValue};
+use crate::dir_syncs::DirSyncs;
 use crate::error::{Error, Result};
 use crate::manifest::{MANIFEST, MAX_TAG_LEN, Manifest};
 use crate::run::Run;
@@ -72,6 +73,7 @@ pub struct ColdStats {
 #[derive(Debug)]
 pub struct ColdStore {
     fs: Arc<dyn Fs>,
+    dir_syncs: Arc<DirSyncs>,
     dir: PathBuf,
     options: ColdOptions,
     tag: Option<Vec<u8>>,
@@ -151,7 +153,7 @@ impl ColdStore {
     ///
     /// As [`ColdStore::open`].
     pub fn open_with(fs: Arc<dyn Fs>, dir: &Path, options: ColdOptions) -> Result<Self> {
-        let lock = lock_dir(&*fs, dir)?;
+        let (lock, dir_syncs) = (lock_dir(&*fs, dir)?, Arc::<DirSyncs>::default());
         let manifest = Manifest::read(&*fs, dir)?;
         let runs = open_runs(&*fs, dir, manifest.as_ref())?;
         let pinned: BTreeSet<u64> = runs.all().map(|run| run.id.number).collect();
@@ -159,7 +161,7 @@ impl ColdStore {
         if let Some(manifest) = manifest.as_ref().filter(|_| !others.is_empty()) {
             // If the checkpoint failed at its end, a power loss could bring back the one before,
             // which needs these runs.
-            manifest.publish(&*fs, dir)?;
+            manifest.publish(&*fs, &dir_syncs, dir)?;
         }
         for path in others {
             fs.remove(&path).map_err(Error::io("remove", &path))?;
@@ -167,6 +169,7 @@ impl ColdStore {
         let state = State { runs: Arc::new(runs), pinned, ..State::default() };
         Ok(Self {
             fs,
+            dir_syncs,
             dir: dir.to_owned(),
             options,
             tag: manifest.as_ref().map(|manifest| manifest.tag.clone()),
@@ -200,6 +203,7 @@ impl ColdStore {
         let (last, leftovers) = others(&*fs, dir, &BTreeSet::new())?;
         Ok(Self {
             fs,
+            dir_syncs: Arc::default(),
             dir: dir.to_owned(),
             options,
             tag: None,
@@ -391,7 +395,7 @@ impl ColdStore {
         numbers.extend(new_numbers);
         let (ids, young) = runs.ids(|number| numbers.contains(&number));
         let manifest = Manifest { tag: former.tag, runs: ids, young };
-        manifest.publish(&*self.fs, &self.dir)?;
+        manifest.publish(&*self.fs, &self.dir_syncs, &self.dir)?;
         *checkpoint = Some(manifest);
         self.unpin(numbers);
         Ok(())
@@ -491,7 +495,7 @@ impl ColdStore {
         let manifest = Manifest { tag: tag.to_vec(), runs: ids, young };
         // Until it is durable, either may be on disk.
         *checkpoint = None;
-        manifest.publish(&*self.fs, &self.dir)?;
+        manifest.publish(&*self.fs, &self.dir_syncs, &self.dir)?;
         *checkpoint = Some(manifest);
         self.unpin(runs.all().map(|run| run.id.number).collect());
         Ok(())
@@ -521,7 +525,7 @@ impl ColdStore {
     fn new_run(&self) -> Result<RunWriter> {
         // Only the number itself matters.
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        RunWriter::create(self.fs.clone(), &self.dir, number)
+        RunWriter::create(self.fs.clone(), self.dir_syncs.clone(), &self.dir, number)
     }
 
     fn remove_files(&self, files: Vec<PathBuf>) {

@@ -153,6 +153,41 @@ fn every_call_may_fail_once() {
     report("EIO, ENOSPC, EINTR, short read or write at each call", runs);
 }
 
+/// Story: while a run was being written in steps, buffers were written, too, and the sync of their
+/// name failed. The later sync of the run's own name succeeded without making it durable, and a
+/// power cut left a checkpoint without one of its runs.
+#[test]
+fn a_run_that_is_being_written_when_a_sync_fails_is_in_no_checkpoint() {
+    let merging = || {
+        let mut model = Model::new(3);
+        model.reopen().unwrap();
+        for from in [0, 90, 30, 150, 60] {
+            model.apply(&Op::PutMany(from)).unwrap();
+        }
+        assert!(model.checkpoint().unwrap());
+        (0..3).for_each(|_| model.apply(&Op::Maintain).unwrap());
+        model
+    };
+    let finish = |model: &mut Model| {
+        [Op::PutMany(10), Op::Maintain, Op::PutMany(20), Op::Settle]
+            .iter()
+            .try_for_each(|op| model.apply(op))?;
+        model.checkpoint().map(drop)
+    };
+    let mut whole = merging();
+    let first = whole.fs.calls();
+    finish(&mut whole).unwrap();
+    for call in first..whole.fs.calls() {
+        let mut model = merging();
+        model.fs.fault_at(call, Fault::Eio);
+        finish(&mut model).unwrap();
+        for survival in Survival::ALL {
+            check_image(&model.fs.crash(survival, &mut Rng::new(call)), &model.possible, None)
+                .unwrap_or_else(|e| panic!("call {call}, {survival:?}: {e}"));
+        }
+    }
+}
+
 /// Story: a checkpoint whose last sync failed was opened, the runs of the former one were removed,
 /// and a power cut brought the former manifest back, without its runs.
 #[test]
