@@ -179,7 +179,7 @@ impl ScratchFolder {
         }
     }
 
-    /// Returns the folders in the data directory `dir`, whoever has them.
+    /// Returns the folders in the data directory `dir`.
     fn all(dir: &Path) -> Vec<PathBuf> {
         let is_one = |name: &str| {
             let number = name.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('-'));
