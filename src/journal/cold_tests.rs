@@ -477,6 +477,14 @@ fn readers_and_second_selectors_keep_what_they_evict() {
     let nowhere = dir.path().join("nowhere");
     builder(Some(50)).keep_evicted_in(&nowhere).build().unwrap();
     assert!(!nowhere.exists());
+    // Where no folder can be made, a reader forgets what it evicts, and an owner says why it fails.
+    let blocked = tempfile::tempdir().unwrap();
+    std::fs::write(blocked.path().join("cold-0"), b"a file").unwrap();
+    let reader = builder(Some(50)).keep_evicted_in(blocked.path()).build().unwrap();
+    assert!(!reader.learned().evidence.keeps_evicted());
+    let (journal, _) = Journal::open(blocked.path(), JournalOptions::default()).unwrap();
+    let failed = builder(Some(50)).keep_evicted(&journal).build().unwrap_err();
+    assert!(failed.to_string().contains("cold-0"), "{failed}");
 }
 
 /// A disk that failed under evicted evidence showed in a counter and nowhere else.

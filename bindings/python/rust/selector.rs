@@ -76,7 +76,8 @@ impl Selector {
         Ok(Self { core: Arc::new(Core::build(py, plan, log)?), journal, owns_journal })
     }
 
-    /// Decides about `url`. Takes about a microsecond, no lock and no system call.
+    /// Decides about `url`. Takes about a microsecond, no lock and no system call, unless evidence
+    /// that `max_keys` moved to disk has to be read.
     ///
     /// `hint` describes the last failure (`"blocked"`, `"empty"`, `"timeout"`, `"unknown"`).
     /// `prefer` names the fetcher that the caller prefers, and `excluded` those that were tried or

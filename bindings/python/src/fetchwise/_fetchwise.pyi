@@ -53,11 +53,11 @@ class _Write(Protocol):
 class Selector:
     """Learns which fetcher works for which URL. All threads can share it.
 
-    `fetchers` are names or `Fetcher`s; the default is the built-in names. `journal` is a `Journal`, or a directory,
-    which it then opens. The selector replays its attempts at once and records into it. `config` is a TOML file in the
-    program's format, and replaces the other settings. Visits keep a learned pace for each host unless `pace=False`; a
-    host that would keep a visit waiting for more than two minutes counts as paused. A context manager if it opened its
-    journal itself.
+    `fetchers` are names or `Fetcher`s; the default is the built-in names. `journal` is a `Journal`,
+    or a directory, which it then opens. The selector replays its attempts at once and records into
+    it. `config` is a TOML file in the program's format, and replaces the other settings. Visits
+    keep a learned pace for each host unless `pace=False`; a host that would keep a visit waiting
+    for more than two minutes counts as paused. A context manager if it opened its journal itself.
 
     >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
     >>> for n in range(10):
@@ -88,12 +88,14 @@ class Selector:
         link: str | None = None,
         at: float | None = None,
     ) -> _Decided:
-        """Decides about `url`. Takes about a microsecond, no lock and no system call.
+        """Decides about `url`. Takes about a microsecond, no lock and no system call, unless evidence
+        that `max_keys` moved to disk has to be read.
 
-        `hint` describes the last failure (`"blocked"`, `"empty"`, `"timeout"`, `"unknown"`). `prefer` names the fetcher
-        that the caller prefers, and `excluded` those that were tried or are unavailable. `attempts` is the number of
-        attempts so far (default: the number of excluded fetchers). `heuristics` is what the caller knows besides the
-        URL, `link` its name for the URL, and `at` the time.
+        `hint` describes the last failure (`"blocked"`, `"empty"`, `"timeout"`, `"unknown"`).
+        `prefer` names the fetcher that the caller prefers, and `excluded` those that were tried or
+        are unavailable. `attempts` is the number of attempts so far (default: the number of
+        excluded fetchers). `heuristics` is what the caller knows besides the URL, `link` its name
+        for the URL, and `at` the time.
 
         >>> fetchwise.Selector().select("https://example.org/", excluded=["direct_access"], hint="empty").fetcher
         'playwright'
@@ -109,11 +111,12 @@ class Selector:
         heuristics: _Pairs | None = None,
         at: float | None = None,
     ) -> list[_Decided]:
-        """Decides about many URLs as `select` does about one, and returns the decisions in the same order.
+        """Decides about many URLs as `select` does about one, and returns the decisions in the same
+        order.
 
-        With many domains this takes less time, because the evidence of several URLs is requested from memory at once.
-        The arguments apply to all URLs; each link is known by its URL. Raises `UrlError` if one of them cannot be
-        fetched.
+        With many domains this takes less time, because the evidence of several URLs is requested
+        from memory at once. The arguments apply to all URLs; each link is known by its URL. Raises
+        `UrlError` if one of them cannot be fetched.
 
         >>> [decision.fetcher for decision in fetchwise.Selector().select_many(["https://a.example/", "https://b.example/"])]
         ['direct_access', 'direct_access']
@@ -132,8 +135,9 @@ class Selector:
     ) -> Explanation:
         """Explains the decision that `select` would make."""
     def record(self, attempt: Attempt) -> None:
-        """Records an attempt, first in memory and then in the journal. Raises `LogError` when the attempt will not survive
-        the process (memory has it anyway), and `ForkedError` in a forked child, where nothing is recorded.
+        """Records an attempt, first in memory and then in the journal. Raises `LogError` when the
+        attempt will not survive the process (memory has it anyway), and `ForkedError` in a forked
+        child, where nothing is recorded.
         """
     def visit(
         self,
@@ -144,10 +148,12 @@ class Selector:
         link: str | None = None,
         heuristics: _Pairs | None = None,
     ) -> Visit:
-        """Begins a visit of `url`: all steps from the decision to the last attempt, driven by the caller's network code.
+        """Begins a visit of `url`: all steps from the decision to the last attempt, driven by the
+        caller's network code.
 
-        `fetchers` are those that the caller has (default: all candidates). `prefer` is the fetcher of the first
-        attempt, `link` the caller's name for the URL, and `heuristics` what it knows besides the URL.
+        `fetchers` are those that the caller has (default: all candidates). `prefer` is the fetcher
+        of the first attempt, `link` the caller's name for the URL, and `heuristics` what it knows
+        besides the URL.
 
         >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
         >>> visit = selector.visit("https://example.org/app")
@@ -169,14 +175,14 @@ class Selector:
         link: str | None = None,
         heuristics: _Pairs | None = None,
     ) -> Fetching:
-        """Drives a visit of `url` with coroutine functions: `async with selector.fetch(url, fetchers) as visited`. See
-        `fetchwise.Fetching`.
+        """Drives a visit of `url` with coroutine functions:
+        `async with selector.fetch(url, fetchers) as visited`. See `fetchwise.Fetching`.
         """
     def masses(
         self, kind: str, value: str, fetcher: str, *, files: bool = False, at: float | None = None
     ) -> dict[str, float]:
-        """Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files:
-        `success`, `total`, `blocked`, and `attempts`, which do not decay.
+        """Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`,
+        over files: `success`, `total`, `blocked`, and `attempts`, which do not decay.
 
         >>> selector = fetchwise.Selector()
         >>> selector.record(fetchwise.Attempt("https://example.org/", "direct_access").delivered())
@@ -184,18 +190,23 @@ class Selector:
         1
         """
     def host_pause(self, host: str) -> float | None:
-        """Returns the end of the pause of a URL's host or of a domain, in seconds since 1970; None when it is not paused."""
+        """Returns the end of the pause of a URL's host or of a domain, in seconds since 1970; None
+        when it is not paused.
+        """
     def unpause_host(self, host: str) -> float | None:
-        """Ends the pause of a host now, as if it had never been paused. Returns the time at which it would have ended, or
-        None.
+        """Ends the pause of a host now, as if it had never been paused. Returns the time at which it
+        would have ended, or None.
         """
     def unpause_link(self, link: str) -> float | None:
-        """Ends the pause of a link now; the link stays at risk. Returns the time at which it would have ended, or None."""
+        """Ends the pause of a link now; the link stays at risk. Returns the time at which it would
+        have ended, or None.
+        """
     def forget(self, *, domain: str | None = None, link: str | None = None) -> None:
         """Forgets a domain or a link: at once in memory, and in the journal from the next start on."""
     def importance(self, kind: str, value: str | None, importance: float) -> None:
-        """Sets how much a heuristic tells about success, from 0 to 1, as computed by the analytics. Without a value it
-        applies to the whole type. It only has an effect where the config enables it (`tuning.importance`).
+        """Sets how much a heuristic tells about success, from 0 to 1, as computed by the analytics.
+        Without a value it applies to the whole type. It only has an effect where the config enables
+        it (`tuning.importance`).
 
         >>> fetchwise.Selector().importance("path_depth", None, 0.02)
         """
@@ -214,9 +225,9 @@ class Selector:
 class Fetcher:
     """A fetcher in decisions: its name, the cost of a request, and whether it runs scripts.
 
-    `kind` is `"plain"`, `"rendering"`, `"stealth"`, `"archive"`, `"special"` or `"unknown"`, and sets the defaults of
-    the other arguments. `cost` is in plain requests. The names `direct_access`, `playwright` and `playwright_stealth`
-    imply their kinds.
+    `kind` is `"plain"`, `"rendering"`, `"stealth"`, `"archive"`, `"special"` or `"unknown"`, and
+    sets the defaults of the other arguments. `cost` is in plain requests. The names
+    `direct_access`, `playwright` and `playwright_stealth` imply their kinds.
 
     >>> selector = fetchwise.Selector(fetchers=["direct_access", fetchwise.Fetcher("my_browser", kind="rendering", cost=30)])
     >>> [fetcher.name for fetcher in selector.fetchers]
@@ -244,8 +255,8 @@ class Fetcher:
 class Decision:
     """The decision of a selector: the fetcher to use, or the reason why there is none.
 
-    Each kind of it has a class: `Take`, `Paused`, `GiveUp` and `NoViableFetcher`. `kind` names it. Truthy when there is
-    a fetcher to use.
+    Each kind of it has a class: `Take`, `Paused`, `GiveUp` and `NoViableFetcher`. `kind` names it.
+    Truthy when there is a fetcher to use.
 
     >>> decision = fetchwise.Selector().select("https://example.org/")
     >>> decision.fetcher, decision.source, bool(decision)
@@ -266,8 +277,8 @@ class Decision:
         """The fetcher to use, or None."""
     @property
     def source(self) -> str:
-        """The label of the decision: `"learned"`, `"inferred"`, `"explore"`, `"probe"`, `"hinted"`, `"paused"`, or
-        `"none"`.
+        """The label of the decision: `"learned"`, `"inferred"`, `"explore"`, `"probe"`, `"hinted"`,
+        `"paused"`, or `"none"`.
         """
     @property
     def rule(self) -> str:
@@ -366,8 +377,8 @@ class NoViableFetcher(Decision):
 
 @final
 class Explanation:
-    """An explanation of a decision. `str()` is for people and says what `fetchwise explain` prints; `to_dict()` is
-    for programs. A notebook shows the candidates, too.
+    """An explanation of a decision. `str()` is for people and says what `fetchwise explain` prints;
+    `to_dict()` is for programs. A notebook shows the candidates, too.
 
     >>> explanation = fetchwise.Selector().explain("https://example.org/a.pdf")
     >>> explanation.fetcher, explanation.to_dict()["heuristics"][0]
@@ -377,8 +388,8 @@ class Explanation:
     def fetcher(self) -> str | None:
         """The fetcher that `select` would choose, or None."""
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields of `fetchwise explain --json` that do not depend on the program: decision, heuristics,
-        candidates, steps, counterfactuals.
+        """Returns the fields of `fetchwise explain --json` that do not depend on the program:
+        decision, heuristics, candidates, steps, counterfactuals.
         """
     def _repr_html_(self) -> str:
         """Returns the explanation for a notebook, with the candidates."""
@@ -387,8 +398,8 @@ class Explanation:
 class Attempt:
     """One request by one fetcher for one URL, and its result.
 
-    Frozen: `delivered()` and `failed(kind)` return a new attempt. Durations are in milliseconds, times in seconds since
-    1970 (`time.time()`).
+    Frozen: `delivered()` and `failed(kind)` return a new attempt. Durations are in milliseconds,
+    times in seconds since 1970 (`time.time()`).
 
     >>> attempt = fetchwise.Attempt("https://example.org/a", "direct_access", status=503, duration_ms=120)
     >>> attempt = attempt.failed(fetchwise.ErrorKind.SERVER_ERROR)
@@ -426,8 +437,8 @@ class Attempt:
         try_no: int = 1,
         heuristics: _Pairs | None = None,
     ) -> Attempt:
-        """Creates the attempt of a classified response. The outcome, headers and heuristics come from the verdict, the
-        reasons for the request from the decision.
+        """Creates the attempt of a classified response. The outcome, headers and heuristics come from
+        the verdict, the reasons for the request from the decision.
 
         >>> decision = fetchwise.Selector().select("https://example.org/")
         >>> verdict = fetchwise.Detector().classify(b"<h1>Forbidden</h1>", status=403)
@@ -437,8 +448,9 @@ class Attempt:
     def delivered(self) -> Attempt:
         """Returns the attempt as ended with content."""
     def failed(self, kind: str) -> Attempt:
-        """Returns the attempt as failed for good with an `ErrorKind` (or its name). It counts by the kind's weight, which
-        is 0 for failures that no fetcher caused. Any other name is kept and counts in full.
+        """Returns the attempt as failed for good with an `ErrorKind` (or its name). It counts by the
+        kind's weight, which is 0 for failures that no fetcher caused. Any other name is kept and
+        counts in full.
         """
     def weighing(self, weight: float) -> Attempt:
         """Returns the attempt with another weight: 0 while a retry may still succeed."""
@@ -446,8 +458,8 @@ class Attempt:
         """Returns all fields, as in the JSON lines of `fetchwise import` and `export`."""
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Attempt:
-        """Creates the attempt that such a dict describes. `url`, `fetcher`, `success` and `attempted_at` are required. A
-        time in the future becomes now.
+        """Creates the attempt that such a dict describes. `url`, `fetcher`, `success` and
+        `attempted_at` are required. A time in the future becomes now.
 
         >>> line = {"url": "https://example.org/", "fetcher": "playwright", "success": True, "attempted_at": 1763650000123}
         >>> fetchwise.Attempt.from_dict(line).to_dict()["attempted_at"]
@@ -499,10 +511,11 @@ class Attempt:
 
 @final
 class Detector:
-    """Distinguishes content from a block or captcha, a client-rendered shell, an empty page, and a waiting room.
+    """Distinguishes content from a block or captcha, a client-rendered shell, an empty page, and a
+    waiting room.
 
-    A detector is compiled once and shared by all threads. Its rules can be replaced while pages are read. No page makes
-    it raise.
+    A detector is compiled once and shared by all threads. Its rules can be replaced while pages are
+    read. No page makes it raise.
 
     >>> detector = fetchwise.Detector()
     >>> verdict = detector.classify(b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>", status=403)
@@ -526,7 +539,8 @@ class Detector:
         status: int = 200,
         headers: _Headers | None = None,
     ) -> Verdict:
-        """Classifies one response: its decoded body (`bytes` are not copied), and whatever else is known about it.
+        """Classifies one response: its decoded body (`bytes` are not copied), and whatever else is
+        known about it.
 
         `headers` is a mapping or pairs, of `str` or `bytes`. The time is linear in the bytes read.
         """
@@ -539,8 +553,9 @@ class Detector:
         url: str | None = None,
         final_url: str | None = None,
     ) -> FetchResult:
-        """Judges a whole response and returns the fetch result, with everything that an attempt records of it.
-        `Visit.report` accepts it. `final_url` is the URL after redirects: a pause or block counts at its host.
+        """Judges a whole response and returns the fetch result, with everything that an attempt
+        records of it. `Visit.report` accepts it. `final_url` is the URL after redirects: a pause or
+        block counts at its host.
 
         >>> answer = fetchwise.Detector().judge(403, {"Retry-After": "120"}, b"<h1>Forbidden</h1>")
         >>> answer.outcome, answer.error_for("direct_access")
@@ -555,15 +570,16 @@ class Detector:
         status: int = 200,
         headers: _Headers | None = None,
     ) -> dict[str, Any]:
-        """Classifies like `classify`, and returns everything that matched: a dict with `verdict`, `matches` and `cues`.
+        """Classifies like `classify`, and returns everything that matched: a dict with `verdict`,
+        `matches` and `cues`.
 
         >>> explained = fetchwise.Detector().explain(b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>")
         >>> any(match["counted"] for match in explained["matches"])
         True
         """
     def reload(self, *, rules: _Path | None = None) -> None:
-        """Reloads the rules, from the file of the constructor or another one, while other threads continue to read. When
-        it raises `ConfigError`, the old rules stay in force.
+        """Reloads the rules, from the file of the constructor or another one, while other threads
+        continue to read. When it raises `ConfigError`, the old rules stay in force.
 
         >>> detector = fetchwise.Detector()
         >>> detector.reload(rules="no-such-file.toml")
@@ -578,8 +594,9 @@ class Detector:
 class Signer:
     """A signer of requests (Web Bot Auth), with the keys of ``fetchwise identity``.
 
-    ``config`` is a TOML file with the section ``[identity]``. ``agent``, ``keys`` (a directory) and ``key`` (a PEM) take
-    precedence over it. The keys are read again every hour. One signer serves all threads.
+    ``config`` is a TOML file with the section ``[identity]``. ``agent``, ``keys`` (a directory) and
+    ``key`` (a PEM) take precedence over it. The keys are read again every hour. One signer serves
+    all threads.
 
     >>> signer = fetchwise.Signer(config="fetchwise.toml")  # doctest: +SKIP
     >>> signer.headers("https://example.org/")  # doctest: +SKIP
@@ -597,8 +614,9 @@ class Signer:
     def agent(self) -> str:
         """The origin that publishes the keys."""
     def headers(self, url: object, method: str = "GET") -> dict[str, str]:
-        """Returns the headers of one request's signature, which is valid for a minute. Each redirect and each repetition
-        needs a separate one. A plain http URL is not signed: the result is empty.
+        """Returns the headers of one request's signature, which is valid for a minute. Each redirect
+        and each repetition needs a separate one. A plain http URL is not signed: the result is
+        empty.
         """
     def observe(self, url: object, names: list[str]) -> None:
         """Notes the names of a response's headers: they show what form of signature the host reads."""
@@ -615,7 +633,9 @@ class Verdict:
     """
     @property
     def is_content(self) -> bool:
-        """Whether there is enough to read, and no block or waiting room. Ignores the status: see `outcome`."""
+        """Whether there is enough to read, and no block or waiting room. Ignores the status: see
+        `outcome`.
+        """
     @property
     def is_blocked(self) -> bool:
         """Whether the response is a challenge or a refusal."""
@@ -627,7 +647,9 @@ class Verdict:
         """Whether the response is a waiting room."""
     @property
     def is_network_block(self) -> bool:
-        """Whether the network of the crawler refuses, not the site: a provider, a filter, a captive portal."""
+        """Whether the network of the crawler refuses, not the site: a provider, a filter, a captive
+        portal.
+        """
     @property
     def is_empty(self) -> bool:
         """Whether the response is HTML with almost nothing to read."""
@@ -675,21 +697,22 @@ class Verdict:
         """The status that was passed to the detector."""
     @property
     def outcome(self) -> str:
-        """The outcome of the request, which takes the status into account: `"content"`, `"blocked"`, `"shell"`, `"empty"`,
-        `"redirect"`, `"queued"` or `"http"`.
+        """The outcome of the request, which takes the status into account: `"content"`, `"blocked"`,
+        `"shell"`, `"empty"`, `"redirect"`, `"queued"` or `"http"`.
         """
     @property
     def reason(self) -> str:
         """The reason, in one sentence for people."""
     def error_for(self, fetcher: str, *, renders: bool | None = None) -> str | None:
-        """Returns the failure that this counts as when `fetcher` made the request: the name of an `ErrorKind`, or None for
-        content. `renders` says whether the fetcher runs scripts if its name does not imply it.
+        """Returns the failure that this counts as when `fetcher` made the request: the name of an
+        `ErrorKind`, or None for content. `renders` says whether the fetcher runs scripts if its
+        name does not imply it.
         """
 
 @final
 class FetchResult:
-    """The result of one request, with everything that an attempt records of it. `Detector.judge` returns it for a
-    response; `FetchResult(kind)` is a result without one.
+    """The result of one request, with everything that an attempt records of it. `Detector.judge`
+    returns it for a response; `FetchResult(kind)` is a result without one.
 
     >>> fetchwise.FetchResult("timeout", message="no byte in 30 s").error_for("direct_access")
     'timeout'
@@ -733,10 +756,11 @@ class FetchResult:
 class Journal:
     """A directory of attempts, pauses and paces, open for writing.
 
-    Pass it to a `Selector`, which replays its attempts and records into it. A directory has one writer: a second one
-    raises `LockedError` with the holder's pid. After a fork, the child must not use it (`ForkedError`). As a context
-    manager it closes itself, and everything recorded is then on disk. `durability` is `"memory"`, `"os"` (survives
-    `kill -9`; the default), `"interval:250ms"` or `"sync"`; `on_full` is `"block"`, `"error"` or `"shed"`.
+    Pass it to a `Selector`, which replays its attempts and records into it. A directory has one
+    writer: a second one raises `LockedError` with the holder's pid. After a fork, the child must
+    not use it (`ForkedError`). As a context manager it closes itself, and everything recorded is
+    then on disk. `durability` is `"memory"`, `"os"` (survives `kill -9`; the default),
+    `"interval:250ms"` or `"sync"`; `on_full` is `"block"`, `"error"` or `"shed"`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -761,24 +785,25 @@ class Journal:
     def flush(self) -> None:
         """Waits until everything recorded so far is on disk."""
     def settled(self) -> None:
-        """Waits until everything recorded so far is acknowledged at the journal's durability. By default it then survives
-        `kill -9`.
+        """Waits until everything recorded so far is acknowledged at the journal's durability. By
+        default it then survives `kill -9`.
         """
     def flush_async(self) -> asyncio.Future[None]:
         """Returns an awaitable `flush`. Cancelling it loses nothing."""
     def settled_async(self) -> asyncio.Future[None]:
         """Returns an awaitable `settled`. Cancelling it loses nothing."""
     def snapshot(self, *, config: _Path | None = None) -> dict[str, int]:
-        """Writes a snapshot of all evidence so far, so that the next start reads less. `config` is the file of the
-        selectors, if they use one. Returns figures: `covers_seq`, `records`, `bytes`, `entries`.
+        """Writes a snapshot of all evidence so far, so that the next start reads less. `config` is the
+        file of the selectors, if they use one. Returns figures: `covers_seq`, `records`, `bytes`,
+        `entries`.
         """
     def snapshot_async(self, *, config: _Path | None = None) -> asyncio.Future[dict[str, int]]:
         """Returns an awaitable `snapshot`, which runs in a separate thread."""
     def compact(
         self, *, retain_days: float | None = None, dry_run: bool = False, config: _Path | None = None
     ) -> dict[str, Any]:
-        """Drops attempts older than `retain_days` from the log. Their evidence stays, in a snapshot. Works alongside the
-        writer. Returns figures: attempts and bytes before and after.
+        """Drops attempts older than `retain_days` from the log. Their evidence stays, in a snapshot.
+        Works alongside the writer. Returns figures: attempts and bytes before and after.
         """
     def verify(self) -> dict[str, Any]:
         """Reads everything on disk and checks whether it is sound. Returns `sound` and `attempts`."""
@@ -791,33 +816,37 @@ class Journal:
     def dir(self) -> pathlib.Path:
         """The directory."""
     def close(self) -> None:
-        """Writes and syncs the remaining records, and unlocks the directory. A second call does nothing."""
+        """Writes and syncs the remaining records, and unlocks the directory. A second call does
+        nothing.
+        """
     def __enter__(self) -> Journal: ...
     def __exit__(self, *_exception: object) -> None: ...
 
 @final
 class Visit:
-    """The visit of one URL, from the decision to the last recorded attempt, including retries, other fetchers, pauses and
-    paces.
+    """The visit of one URL, from the decision to the last recorded attempt, including retries, other
+    fetchers, pauses and paces.
 
-    `next()` returns the next step: fetch, wait, or None; `report()` takes the result. Dropping the visit, or leaving
-    its `with`, releases everything that it holds, so cancelling is always safe.
+    `next()` returns the next step: fetch, wait, or None; `report()` takes the result. Dropping the
+    visit, or leaving its `with`, releases everything that it holds, so cancelling is always safe.
     """
     def next(self) -> FetchStep | WaitStep | None:
-        """Returns the next step, a `FetchStep` or a `WaitStep`, or None when the visit has ended (`end` says how). Report a fetch, or drop it, before
-        the next call.
+        """Returns the next step, a `FetchStep` or a `WaitStep`, or None when the visit has ended
+        (`end` says how). Report a fetch, or drop it, before the next call.
         """
     def report(
         self, step: FetchStep, outcome: FetchResult | Verdict | str | BaseException, *, duration: float | None = None
     ) -> None:
-        """Reports the result of a fetch: a `FetchResult`, a `Verdict`, an `ErrorKind` or `"content"`, or the exception
-        that the client raised. Records the attempt before it returns. `duration` is in seconds; the default is the time
-        since the step.
+        """Reports the result of a fetch: a `FetchResult`, a `Verdict`, an `ErrorKind` or `"content"`,
+        or the exception that the client raised. Records the attempt before it returns. `duration`
+        is in seconds; the default is the time since the step.
         """
     def give_up(self, step: WaitStep) -> None:
         """Declines to wait for `step`. The visit ends with its last failure, or as paused until then."""
     def close(self) -> None:
-        """Releases everything that the visit and its last step hold. It returns no further steps; recorded attempts stay."""
+        """Releases everything that the visit and its last step hold. It returns no further steps;
+        recorded attempts stay.
+        """
     @property
     def end(self) -> End | None:
         """The end of the visit, once `next()` has returned None."""
@@ -832,8 +861,8 @@ class Visit:
 
 @disjoint_base
 class Step:
-    """The next step of a visit: a `FetchStep` or, when `wait` is true, a `WaitStep`. A step that is dropped without a
-    report has no effect.
+    """The next step of a visit: a `FetchStep` or, when `wait` is true, a `WaitStep`. A step that is
+    dropped without a report has no effect.
 
     >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
     >>> with selector.visit("https://example.org/") as visit:
@@ -849,7 +878,8 @@ class Step:
 
 @final
 class FetchStep(Step):
-    """A step of a visit: one request with `fetcher` for `url`, within `deadline` seconds, to report to the visit.
+    """A step of a visit: one request with `fetcher` for `url`, within `deadline` seconds, to report to
+    the visit.
 
     >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
     >>> with selector.visit("https://example.org/") as visit:
@@ -878,7 +908,8 @@ class FetchStep(Step):
 
 @final
 class WaitStep(Step):
-    """A step of a visit: a wait of `seconds`, or until the event that is waited for. Then call `next()` again.
+    """A step of a visit: a wait of `seconds`, or until the event that is waited for. Then call
+    `next()` again.
 
     >>> selector = fetchwise.Selector(fetchers=["direct_access"], pace=False)
     >>> first, second = (selector.visit(f"https://example.org/{n}") for n in range(2))
@@ -898,11 +929,17 @@ class WaitStep(Step):
     def reason(self) -> Literal["probe", "trial", "local_fault", "pace", "doubt"]:
         """The reason of the wait: `"probe"`, `"trial"`, `"local_fault"`, `"pace"` or `"doubt"`."""
     def block(self, seconds: float | None = None) -> None:
-        """Blocks until the wait is over, for at most `seconds` (default: until it is due). Other threads run meanwhile."""
+        """Blocks until the wait is over, for at most `seconds` (default: until it is due). Other
+        threads run meanwhile.
+        """
     def _notified(self) -> asyncio.Future[None]:
-        """An `asyncio` future that ends when the event that is waited for happens; never if only time can end the wait."""
+        """An `asyncio` future that ends when the event that is waited for happens; never if only time
+        can end the wait.
+        """
     def ready(self) -> Awaitable[None]:
-        """Returns an awaitable of the wait: it ends with the event that is waited for, or when the wait is due."""
+        """Returns an awaitable of the wait: it ends with the event that is waited for, or when the
+        wait is due.
+        """
 
 @final
 class End:
@@ -919,8 +956,8 @@ class End:
     def kind(
         self,
     ) -> Literal["delivered", "failed", "paused", "paced", "no_viable_fetcher", "no_route", "no_fetcher"]:
-        """`"delivered"`, `"failed"`, `"paused"`, `"paced"` (the host's pace admits no request in time), `"no_viable_fetcher"`,
-        `"no_route"` or `"no_fetcher"`.
+        """`"delivered"`, `"failed"`, `"paused"`, `"paced"` (the host's pace admits no request in
+        time), `"no_viable_fetcher"`, `"no_route"` or `"no_fetcher"`.
         """
     @property
     def is_delivered(self) -> bool:
@@ -951,10 +988,14 @@ class End:
         """The number of recorded attempts."""
     @property
     def was_trial(self) -> bool:
-        """Whether the last attempt was the trial of a host that refuses all requests. That says nothing of the link."""
+        """Whether the last attempt was the trial of a host that refuses all requests. That says
+        nothing of the link.
+        """
     @property
     def is_default_page(self) -> bool:
-        """Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in."""
+        """Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product
+        before its log-in.
+        """
     @property
     def paused_until(self) -> float | None:
         """The end of the pause, in seconds since 1970; None when there is no pause."""
@@ -969,12 +1010,12 @@ class End:
 def import_attempts(
     lines: Iterable[str | bytes | dict[str, Any] | Attempt], journal: Journal, *, selector: Selector | None = None
 ) -> dict[str, Any]:
-    """Imports attempts into a journal, each once: JSON lines (`str` or `bytes`), dicts or `Attempt`s, from any iterable,
-    such as an open file.
+    """Imports attempts into a journal, each once: JSON lines (`str` or `bytes`), dicts or `Attempt`s,
+    from any iterable, such as an open file.
 
-    `selector` observes them at once; selectors made later replay them from the journal. Returns the result: `lines`,
-    `imported`, `duplicates`, `failed`, `clamped`, `unknown_fields`, and `errors` as pairs of line and reason, for the
-    first thousand of them.
+    `selector` observes them at once; selectors made later replay them from the journal. Returns the
+    result: `lines`, `imported`, `duplicates`, `failed`, `clamped`, `unknown_fields`, and `errors`
+    as pairs of line and reason, for the first thousand of them.
 
     >>> import tempfile
     >>> line = {"url": "https://example.org/", "fetcher": "playwright", "success": True, "attempted_at": 1763650000123}
@@ -984,8 +1025,8 @@ def import_attempts(
     (1, 1, 1)
     """
 def export_attempts(journal: Journal | _Path, out: _Write | _Path) -> int:
-    """Exports the attempts of a journal, or of a directory, as JSON lines to a path or to anything that has `write(str)`.
-    Returns their number.
+    """Exports the attempts of a journal, or of a directory, as JSON lines to a path or to anything
+    that has `write(str)`. Returns their number.
 
     A directory needs no writer, so it can be read alongside a running crawler.
 
