@@ -263,7 +263,10 @@ export declare class Selector {
    * another thread and resolves to a selector over it.
    */
   static open(dir: string, options?: Omit<SelectorOptions, 'journal'> | undefined | null): Promise<Selector>
-  /** Decides about `url`. Takes about a microsecond, no lock and no system call. */
+  /**
+   * Decides about `url`. Takes about a microsecond, no lock and no system call, unless evidence
+   * that `maxKeys` moved to disk has to be read.
+   */
   select(url: string | URL, options?: SelectOptions | undefined | null): Decision
   /**
    * Decides about many URLs as `select` does about one, and returns the decisions in the same
@@ -779,7 +782,10 @@ export interface SelectorOptions {
   halfLifeDays?: number
   /** The name of the policy; defaults to the library's default policy. */
   policy?: string
-  /** The maximum number of evidence keys in memory. */
+  /**
+   * The maximum number of evidence keys in memory. With a journal the others are in files of its
+   * directory; without one they are forgotten.
+   */
   maxKeys?: number
 }
 
