@@ -16,6 +16,9 @@ use signature_rejections::SignatureRejections;
 use time_series::Series;
 use url::Url;
 
+#[path = "../crates/serve/src/count_ring.rs"]
+#[allow(unused, reason = "the server uses the rest, and its tests run there")]
+mod count_ring;
 #[path = "../src/state/repeated_pages.rs"]
 #[allow(unused, reason = "the library uses the rest, and its tests run there")]
 mod repeated_pages;
