@@ -24,9 +24,8 @@ use super::{Journal, JournalOptions, LoadReport, Release, ReleaseTarget, Tombsto
 use crate::backoff::LinkState;
 use crate::journal::recovery_point::FoldStart;
 use crate::selector::{SelectContext, Selector, SelectorBuilder};
-use crate::visit::Step;
 use fetchwise_types::attempt::Attempt;
-use fetchwise_types::fetch_result::{Block, FetchResult, Outcome};
+use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::heuristic::files::FileSuffixes;
 use fetchwise_types::registry::{Class, FetcherSpec};
@@ -255,17 +254,17 @@ fn a_checkpoint_knows_where_the_crawler_is_registered() {
         }
         for host in 0..60 {
             let page = Url::parse(&format!("https://host{host}.org/")).unwrap();
-            let mut visit = selector.visit(&page).unwrap().prefer("direct_signed").unwrap();
-            while let Step::Fetch(fetch) = visit.next() {
-                let is_refused = fetch.fetcher() == "direct_signed" && !admits;
-                let mut result = FetchResult::from(match is_refused {
-                    true => Outcome::Blocked(Block::refusal().by("stony")),
-                    false => Outcome::Content,
-                });
-                if is_refused {
-                    result.heuristics.push(Heuristic::flag("block_stony"));
+            let made = |fetcher| Attempt::new(&page, fetcher, clock.now()).unwrap();
+            let signed = match admits {
+                true => made("direct_signed").delivered(),
+                false => {
+                    let mut refused = made("direct_signed").failed(ErrorKind::Blocked403);
+                    refused.heuristics.push(Heuristic::flag("block_stony").into());
+                    refused
                 }
-                visit.report(fetch, result);
+            };
+            for attempt in [signed, made("playwright").delivered()] {
+                selector.record(attempt, clock.now()).unwrap();
             }
         }
         selector.close().unwrap();

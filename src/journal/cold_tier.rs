@@ -25,11 +25,8 @@ use super::cold_entry::{decode_entry, encode_entry};
 use super::error::JournalError;
 use super::fetcher_numbers::FetcherNumbers;
 use super::store_health::{Operation, StoreHealth};
-use super::write::Journal;
 use crate::evidence::cold_tier::ColdTier;
 use crate::evidence::{Entry, Learned};
-use crate::selector::{Selector, SelectorBuilder};
-use fetchwise_types::time::Clock;
 
 /// Folders of selectors and of maintenance: with a number behind it, the first that is free.
 const FOLDER: &str = "cold";
@@ -48,83 +45,6 @@ const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
 const LOCKED_FOR: Duration = Duration::from_secs(5);
 /// Wait before files that could not be written are tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-impl SelectorBuilder {
-    /// Keeps the evidence that [`max_keys`](SelectorBuilder::max_keys) evicts on disk, in a folder
-    /// `cold-0` of the journal's directory. Without this it is forgotten. Load the journal into the
-    /// selector afterwards: the folder is emptied, and the load fills it again, from the last
-    /// [checkpoint](super::maintenance::checkpoint()) if there is one.
-    /// [`journal`](SelectorBuilder::journal) does both. [`Journal::close`] makes the next
-    /// checkpoint.
-    ///
-    /// Without a limit on keys it does nothing.
-    #[must_use]
-    pub fn keep_evicted(self, journal: &Journal) -> Self {
-        let (dir, health) = (journal.dir().to_owned(), Arc::clone(journal.store_health()));
-        let keeper = Arc::clone(journal.keeper());
-        self.opened_by(move |selector| Ok(keep_for((&dir, &health, &keeper), selector)?))
-    }
-
-    /// Does the same for a selector that only reads the journal in `dir`, which another process may
-    /// have open. Its folder, the next that is free, goes with the selector. If none can be made
-    /// there, what is evicted is forgotten, and an event of `tracing` says why.
-    ///
-    /// ```
-    /// use fetchwise::Selector;
-    /// use fetchwise::journal;
-    /// use fetchwise::time::Timestamp;
-    ///
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let dir = dir.path();
-    /// # Selector::builder().journal(dir).build()?.close()?;
-    /// let reader = Selector::builder().max_keys(10_000).keep_evicted_in(dir).build()?;
-    /// journal::load(dir, &reader, Timestamp::now())?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn keep_evicted_in(self, dir: impl Into<PathBuf>) -> Self {
-        let dir = dir.into();
-        self.opened_by(move |selector| {
-            // A directory that does not exist has no log either, and readers make none.
-            if dir.is_dir()
-                && let Err(error) = keep_evicted(&dir, selector.learned(), &Arc::default())
-            {
-                crate::trace::cold_tier_failed(Operation::Write.name(), &error);
-            }
-            Ok(())
-        })
-    }
-}
-
-/// Keeps what `selector` evicts in the directory of `journal`, and has the journal make a checkpoint
-/// when it is closed.
-pub(super) fn keep_evicted_for(selector: &Selector, journal: &Journal) -> Result<(), JournalError> {
-    keep_for((journal.dir(), journal.store_health(), journal.keeper()), selector)
-}
-
-type Keeper = OnceLock<(Learned, Arc<Clock>)>;
-
-fn keep_for(
-    (dir, health, keeper): (&Path, &Arc<StoreHealth>, &Keeper),
-    selector: &Selector,
-) -> Result<(), JournalError> {
-    let learned = selector.learned();
-    keep_evicted(dir, learned, health)?;
-    let folders = ScratchFolder::all(dir);
-    if learned.max_keys().is_some() && folders.len() > 1 {
-        // Without a thread they stay for the next process.
-        let _ = Builder::new()
-            .name("fetchwise-cold-sweep".to_owned())
-            .spawn(move || ScratchFolder::remove_abandoned(&folders));
-    }
-    if let Some(keys) = learned.max_keys()
-        && let Ok(like) = learned.empty_copy_within(keys)
-    {
-        // With several selectors it is that of the first.
-        let _ = keeper.set((like, Arc::clone(selector.clock())));
-    }
-    Ok(())
-}
 
 /// Keeps what `learned` evicts in a folder of the data directory `dir`, which goes with it.
 /// `health` is told what fails.
@@ -191,16 +111,6 @@ impl ScratchFolder {
             .map(|entry| entry.path())
             .collect()
     }
-
-    /// Removes those of `folders` that nobody has: their processes were killed.
-    fn remove_abandoned(folders: &[PathBuf]) {
-        for folder in folders {
-            // The lock is held until the folder is gone.
-            if let Ok(_store) = ColdStore::open_empty(folder, ColdOptions::default()) {
-                let _ = std::fs::remove_dir_all(folder);
-            }
-        }
-    }
 }
 
 impl Drop for ScratchFolder {
@@ -208,6 +118,25 @@ impl Drop for ScratchFolder {
         // What stays is emptied by the next process. The files that are still open need no name.
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Removes the folders in the data directory `dir` that nobody has, in the background: their processes
+/// were killed.
+pub(super) fn remove_abandoned(dir: &Path) {
+    let folders = ScratchFolder::all(dir);
+    if folders.len() < 2 {
+        return;
+    }
+    let remove = move || {
+        for folder in &folders {
+            // The lock is held until the folder is gone.
+            if let Ok(_store) = ColdStore::open_empty(folder, ColdOptions::default()) {
+                let _ = std::fs::remove_dir_all(folder);
+            }
+        }
+    };
+    // Without a thread they stay for the next process.
+    let _ = Builder::new().name("fetchwise-cold-sweep".to_owned()).spawn(remove);
 }
 
 /// Returns the folder of the checkpoint of the data directory `dir`.

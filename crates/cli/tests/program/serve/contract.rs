@@ -196,7 +196,10 @@ fn forgetting_empties_figures_evidence_and_pauses() {
 fn pages_that_are_not_a_hosts_own_are_listed_with_it() {
     let server = Server::start(&[]);
     let mut parked = attempt("https://parked.example/", "direct_access", true);
-    parked["heuristics"] = json!([{ "type": "same_page_other_sites", "value": "default_page" }]);
+    parked["heuristics"] = json!([
+        { "type": "domain", "value": "parked.example" },
+        { "type": "same_page_other_sites", "value": "default_page" },
+    ]);
     assert_eq!(server.ask("POST", "/v1/attempts", &lines([&parked])).of(200)["accepted"], 1);
     let listed = server.get("/v1/hosts").of(200);
     assert_eq!(listed[0]["host"], "parked.example", "{listed}");
