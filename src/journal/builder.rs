@@ -4,15 +4,14 @@
 //! Must not know: how evicted evidence is stored.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::cold_tier::{keep_evicted, remove_abandoned};
 use super::error::JournalError;
 use super::store_health::{Operation, StoreHealth};
+use super::write::Keeper;
 use super::{Journal, JournalOptions, OpenCheck, load};
-use crate::evidence::Learned;
 use crate::selector::{Selector, SelectorBuilder};
-use fetchwise_types::time::Clock;
 
 impl SelectorBuilder {
     /// Persists evidence and pauses in the directory `dir`, which is created if it does not exist.
@@ -110,11 +109,8 @@ impl SelectorBuilder {
     }
 }
 
-/// Evidence like that of a selector which keeps what it evicts, and its clock.
-type Keeper = OnceLock<(Learned, Arc<Clock>)>;
-
-/// Keeps what `selector` evicts in the data directory `dir` of a journal, and has the journal make a
-/// checkpoint when it is closed.
+/// Keeps what `selector` evicts in the data directory `dir` of a journal, and has the journal make
+/// a checkpoint when it is closed.
 fn keep_for(
     (dir, health, keeper): (&Path, &Arc<StoreHealth>, &Keeper),
     selector: &Selector,

@@ -120,8 +120,8 @@ impl Drop for ScratchFolder {
     }
 }
 
-/// Removes the folders in the data directory `dir` that nobody has, in the background: their processes
-/// were killed.
+/// Removes the folders in the data directory `dir` that nobody has, in the background: their
+/// processes were killed.
 pub(super) fn remove_abandoned(dir: &Path) {
     let folders = ScratchFolder::all(dir);
     if folders.len() < 2 {

@@ -142,10 +142,12 @@ pub struct Journal {
     opened_at: u64,
     /// What fails at the evidence that a selector keeps on disk in the directory.
     store_health: Arc<StoreHealth>,
-    /// Empty evidence like that of the selector that keeps what it evicts in the directory, and its
-    /// clock.
-    keeper: Arc<OnceLock<(Learned, Arc<Clock>)>>,
+    keeper: Arc<Keeper>,
 }
+
+/// Empty evidence like that of the selector that keeps what it evicts in the directory, and its
+/// clock.
+pub(super) type Keeper = OnceLock<(Learned, Arc<Clock>)>;
 
 impl Journal {
     /// Opens the journal in `dir`, which is created if it does not exist. A torn tail is repaired
@@ -368,7 +370,7 @@ impl Journal {
     }
 
     /// Returns where a selector is noted that keeps what it evicts in the directory.
-    pub(super) fn keeper(&self) -> &Arc<OnceLock<(Learned, Arc<Clock>)>> {
+    pub(super) fn keeper(&self) -> &Arc<Keeper> {
         &self.keeper
     }
 

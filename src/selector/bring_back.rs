@@ -15,9 +15,9 @@ use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::heuristic::url::UrlFeatures;
 
 impl Selector {
-    /// Reads the evidence that a decision about `url` needs and that
-    /// [`max_keys`](crate::selector::SelectorBuilder::max_keys) moved to disk back into memory, because
-    /// [`Selector::select`] does not read files. `known` are the heuristics in the context of the
+    /// Brings back into memory the evidence that a decision about `url` needs and that
+    /// [`max_keys`](crate::selector::SelectorBuilder::max_keys) moved to disk:
+    /// [`Selector::select`] reads no files. `known` are the heuristics in the context of the
     /// decision. May block for some tens of microseconds. Without such evidence it does nothing; a
     /// [visit](Selector::visit) and [`Selector::explain`] do it by themselves.
     ///
