@@ -56,6 +56,8 @@ pub(crate) struct Trouble {
     pub(crate) trial: Trial,
     /// A trial of the hold has failed otherwise than the limit answers.
     pub(crate) had_odd_trial: bool,
+    /// The host has banned the crawler after a few refusals that were errors.
+    pub(crate) counts_refusals: bool,
     /// The host had served a moment before the last limit hit.
     pub(crate) was_serving: bool,
     /// The host asked for this hold; and it has refused a trial after a hold that it had asked for.

@@ -286,8 +286,8 @@ impl<'r> Admission<'r> {
                     effect = Some((ResponseEffect::Nothing, None));
                 }
                 _ => {
-                    let hold_until =
-                        Timestamp::from_millis(gate.trial_blocked(response.retry_after));
+                    let hold_until = gate.trial_blocked(response.signal, response.retry_after);
+                    let hold_until = Timestamp::from_millis(hold_until);
                     effect = Some((
                         ResponseEffect::LimitHit { hold_until, level },
                         Some((level, gate.persisted.cause())),

@@ -40,12 +40,22 @@ const LESS_AFTER_SILENCE: f64 = 0.98;
 /// Requests by which its ceiling stays below the blocked count: a window that begins with a request
 /// has one more than the rate lets expect.
 const BELOW_SILENCE: f64 = 2.6;
+/// Remaining share of the ceiling of a host that bans after a few refusals.
+const BANNED: f64 = 0.8;
 /// Share of a blocked rate that a ceiling may reach at most.
 const BELOW_HI: f64 = 0.95;
 /// The shortest lengths of bans that people choose, in seconds: most are round.
 const ROUND_S: [f64; 2] = [300.0, 600.0];
 /// Least step to the next of these lengths, as a share of the time that has passed.
 const ROUND_STEP: f64 = 0.3;
+/// The same for hosts that close for a short while, in seconds.
+const SHORT_ROUND_S: [f64; 3] = [30.0, 60.0, 120.0];
+/// Time after such a length, in seconds: clocks differ, and the refused request may not have been
+/// the first one.
+const AFTER_ROUND_S: f64 = 1.5;
+/// Shares of the time at which the next trial would be due, within which it waits for such a
+/// length, or comes sooner.
+const NEAR_ROUND: std::ops::Range<f64> = 0.75..1.15;
 /// Wait for the next trial of a ban between these lengths in seconds, as a share of the time that
 /// has passed, and at least. A trial costs one refused request, and a late one costs the pages of
 /// the time since the ban ended.
@@ -66,6 +76,10 @@ const KNOWN: f64 = 1.02;
 /// Time without a limit hit after which a host that has asked for too little is believed again, in
 /// milliseconds.
 const TRUST_AGAIN_MS: i64 = 24 * 3_600_000;
+/// Rate from which on a host without requests for some seconds was idle, in requests per second.
+const LIKELY_IDLE: f64 = 2.0;
+/// Mean rate of the shortest window while the rate doubles in that time, as a share of the rate.
+const GROWN: f64 = 0.72;
 /// A limit hit within this number of responses after a hold means that the hold was too short.
 const TOO_EARLY: u16 = 10;
 
@@ -91,7 +105,9 @@ impl RateGate<'_> {
         self.persisted.set_confirmed(is_confirmed);
         if !self.rules.is_fixed {
             let before = self.rate().min(self.ceiling().0);
-            self.blame(hit);
+            let counts = self.counts_after_idling(hit);
+            let was_idle = counts.is_some();
+            self.blame(&LimitHit { counts: counts.unwrap_or(hit.counts), ..*hit }, was_idle);
             if is_ambiguous(hit) {
                 self.soften(before, hit.silent_s > 0.0);
             }
@@ -147,15 +163,32 @@ impl RateGate<'_> {
     }
 
     /// Extends the hold by half after a blocked trial, or more if the host asks for more: it has
-    /// asked for too little before.
-    pub(crate) fn trial_blocked(&mut self, retry_after: Option<Duration>) -> i64 {
+    /// asked for too little before. A host that failed and now blocks has banned the crawler.
+    pub(crate) fn trial_blocked(&mut self, signal: Signal, retry_after: Option<Duration>) -> i64 {
         self.touch();
-        let grown = self.longer();
+        let has_banned = signal == Signal::Block
+            && matches!(self.persisted.cause(), Cause::Unavailable | Cause::Errors);
+        let grown = if has_banned { self.note_ban() } else { self.longer() };
         let trouble = self.active.trouble();
         trouble.asks_too_little |= trouble.has_asked;
         let hold_s = self.requested_hold_s(retry_after).map_or(grown, |asked| asked.max(grown));
 
         self.hold_for(hold_s, Trial::Wanted)
+    }
+
+    /// Lowers the ceiling of a host that refused a few requests and then banned the crawler: the
+    /// next ones would be a ban, too. Returns the length of the hold.
+    fn note_ban(&mut self) -> f64 {
+        let blamed = self.persisted.blamed();
+        if let Some(window) = blamed.filter(|_| !self.rules.is_fixed) {
+            let cap = BANNED * self.persisted.cap[window].get();
+            self.persisted.cap[window] = PositiveF16::new(cap.max(MIN_RATE));
+            self.set_rate(self.rate());
+        }
+        self.persisted.set_blame(blamed, Cause::Block);
+        self.active.trouble().counts_refusals = true;
+        let passed = self.now.saturating_sub(self.active.trouble().limit_hit_at) as f64 / 1000.0;
+        self.longer().max(SHORT_ROUND_S[0] + AFTER_ROUND_S - passed)
     }
 
     /// Returns the length of the hold after a blocked trial, unless the host states it.
@@ -165,7 +198,7 @@ impl RateGate<'_> {
         let trouble = self.active.trouble();
         let held = f64::from(trouble.hold_s);
         if std::mem::take(&mut trouble.is_brief) {
-            return (hold_s(Cause::Limited) - held).max(held);
+            return (SHORT_ROUND_S[0] + AFTER_ROUND_S - held).max(held);
         }
         let passed = now.saturating_sub(trouble.limit_hit_at) as f64 / 1000.0;
         // Waits for the previous length first; after that, the whole wait grows by more than half
@@ -185,8 +218,21 @@ impl RateGate<'_> {
             .find(|hold| *hold >= ROUND_STEP * passed);
         match round {
             Some(round) if passed >= LONG_S => round,
-            _ => grown.min(MAX_HOLD_S),
+            _ => self.short_round(passed, grown).unwrap_or(grown).min(MAX_HOLD_S),
         }
+    }
+
+    /// Returns the rest of a short round length that ends at about the same time as a hold of
+    /// `grown` seconds, `passed` seconds after the refusal. People choose how long a host refuses,
+    /// and not how long it fails.
+    fn short_round(&self, passed: f64, grown: f64) -> Option<f64> {
+        let is_refusal = matches!(self.persisted.cause(), Cause::Limited | Cause::Block);
+        let near = (passed + grown) * NEAR_ROUND.start..(passed + grown) * NEAR_ROUND.end;
+        SHORT_ROUND_S
+            .map(|span| span + AFTER_ROUND_S)
+            .into_iter()
+            .find(|end| is_refusal && near.contains(end))
+            .map(|end| end - passed)
     }
 
     /// Ends the hold after a good response to its trial.
@@ -278,8 +324,26 @@ impl RateGate<'_> {
         asked.map(|seconds| (seconds + 1.0).min(self.rules.max_retry_after_s.max(1.0)))
     }
 
+    /// Returns the counts of a limit hit of a host that was idle. Its shortest window is not full
+    /// yet, and a longer one would be blamed for a rate that was never so high. So that window
+    /// counts what the rate would have brought. A host that was held before has a ceiling.
+    fn counts_after_idling(&self, hit: &LimitHit) -> Option<Counts> {
+        let was_held = self.active.trouble.as_ref().is_some_and(|trouble| trouble.resumed_at > 0);
+        // Nothing goes out while a single block is in doubt, and that is no idle time.
+        let may_be_idle = !matches!(hit.cause, Cause::Block | Cause::SomeBlocks);
+        let was_idle = may_be_idle && self.active.rings.has_gap(self.now);
+        let is_fast = self.rate() > LIKELY_IDLE && hit.counts[0].get() > FEW;
+        if was_held || !was_idle || !is_fast || hit.retry_after.is_some() {
+            return None;
+        }
+        let (clean, grown) = (self.persisted.clean[0].get(), GROWN * self.rate());
+        let mut counts = hit.counts;
+        counts[0] = PositiveF16::new(grown * SECONDS[0]);
+        (rate_of(&hit.counts, 0) < clean && clean < grown).then_some(counts)
+    }
+
     /// Finds the window to blame and lowers its ceiling.
-    fn blame(&mut self, hit: &LimitHit) {
+    fn blame(&mut self, hit: &LimitHit, was_idle: bool) {
         let counts = &hit.counts;
         // Good responses to slightly later requests may have arrived first: they clear nothing.
         let in_flight_requests = f64::from(hit.in_flight.max(1));
@@ -309,7 +373,7 @@ impl RateGate<'_> {
             Some(window) if self.rate() > 0.9 * ceiling => {
                 self.cut(window, ceiling, counts, hit.cause, old_hi[window].get())
             }
-            _ => self.blame_a_suspect(&suspects, hit),
+            _ => self.blame_a_suspect(&suspects, hit, was_idle),
         }
         self.blame_those_at_once(hit);
     }
@@ -524,8 +588,8 @@ impl RateGate<'_> {
 
     /// Blames the most likely of the windows that were never so full: the growing rate has hit a
     /// limit.
-    fn blame_a_suspect(&mut self, suspects: &[bool; WINDOWS], hit: &LimitHit) {
-        let mut guess = guess(hit);
+    fn blame_a_suspect(&mut self, suspects: &[bool; WINDOWS], hit: &LimitHit, was_idle: bool) {
+        let mut guess = if was_idle { 0 } else { guess(hit) };
         // Limits below this rate are rare: growth was short, so a shorter window is more likely.
         while guess > 0 && hit.retry_after.is_none() && rate_of(&hit.counts, guess) < LIKELY {
             guess -= 1;
@@ -534,9 +598,9 @@ impl RateGate<'_> {
             Some(0) if is_bare(hit) && hit.counts[0].get() <= FEW => self.halve(HALF * self.rate()),
             Some(window) => {
                 self.cap_below(window, rate_of(&hit.counts, window), hit.cause);
-                // Only the guess supports the minute: the next admitted request decides.
+                // Only the guess tells a minute from ten seconds: the next admitted request decides.
                 self.active.trouble().is_brief = is_bare(hit)
-                    && SECONDS[window] == 60.0
+                    && SECONDS[window] <= 60.0
                     && suspects[0]
                     && self.persisted.penalty.is_none();
             }

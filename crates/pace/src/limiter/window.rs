@@ -95,6 +95,13 @@ impl Rings {
         f64::from(all - u32::from(oldest)) + f64::from(oldest) * (1.0 - passed)
     }
 
+    /// Returns whether no request fell into a whole quarter of the shortest window. The rings must
+    /// be advanced to `now`.
+    pub(crate) fn has_gap(&self, now: i64) -> bool {
+        let number = quarter_of(now);
+        (1..WINDOWS as u64 - 1).any(|ago| self.0[0][place(number - ago)] == 0)
+    }
+
     /// Returns the counts of all windows.
     pub(crate) fn counts(&self, now: i64) -> Counts {
         std::array::from_fn(|window| PositiveF16::new(self.count(window, now)))
@@ -129,6 +136,7 @@ mod tests {
             rings.add(1, now);
             last = now;
         }
+        assert!(!rings.has_gap(last));
         for (window, seconds) in SECONDS.iter().enumerate() {
             let count = rings.count(window, last);
             assert!((count - seconds * 2.5).abs() < 2.0, "{seconds}: {count}");
@@ -139,6 +147,7 @@ mod tests {
     fn old_requests_leave_the_window_and_a_clock_that_goes_back_changes_nothing() {
         let mut rings = Rings::default();
         rings.add(7, 50_000);
+        assert!(rings.has_gap(50_000));
         rings.advance(50_000, 10_000);
         assert_eq!(rings.count(0, 50_000), 7.0);
         rings.advance(50_000, 63_000);

@@ -57,7 +57,7 @@ const DOUBT_S: f64 = 3.0;
 /// requests.
 const MAX_OTHER_PAGES: u8 = 5;
 /// Cut of the ceiling for a 503 that is no limit hit. It doubles, at most `DOUBLINGS` times, for
-/// each further 503 within `SHEDS_MS`.
+/// each further 503 within `SHEDS_MS`. A host that counts its refusals gets the largest one at once.
 const SHED: f64 = 0.02;
 const SHEDS_MS: i64 = 15 * 60_000;
 const DOUBLINGS: u8 = 3;
@@ -218,7 +218,9 @@ impl RateGate<'_> {
         }
         let now = self.now;
         let trouble = self.active.trouble();
-        trouble.sheds = if now.saturating_sub(trouble.shed_at) > SHEDS_MS {
+        trouble.sheds = if trouble.counts_refusals {
+            DOUBLINGS
+        } else if now.saturating_sub(trouble.shed_at) > SHEDS_MS {
             0
         } else {
             trouble.sheds.saturating_add(1).min(DOUBLINGS)

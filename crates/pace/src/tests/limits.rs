@@ -46,9 +46,12 @@ fn a_429_holds_the_host_and_sixteen_parallel_ones_are_one_limit_hit() {
 
 #[test]
 fn the_time_until_the_next_success_after_a_429_reveals_the_window() {
-    for (blocked, window, held) in [(0, "10 s", 11_000), (1, "1 min", 30_000)] {
+    // After forty pages a minute is as likely as ten seconds; after twenty, less.
+    for (pages, blocked, window, held) in
+        [(40, 0, "10 s", 11_000), (40, 1, "1 min", 31_500), (20, 0, "10 s", 11_000)]
+    {
         let mut crawl = Crawl::new(PaceSettings::default());
-        crawl.good("a.org", 40);
+        crawl.good("a.org", pages);
         let permit = crawl.permit("a.org");
         let begin = crawl.now;
         assert!(matches!(
@@ -124,7 +127,87 @@ fn a_host_that_keeps_refusing_gets_ever_fewer_requests() {
         };
         holds.push((hold_until.as_millis() - begin) / 1000);
     }
-    assert_eq!(holds, [11, 19, 28, 42]);
+    assert_eq!(holds, [11, 20, 30, 60]);
+}
+
+/// Half a minute, a minute and two are what people choose, and trials that grew by half missed the
+/// end of such a time by seconds or by half of it.
+#[test]
+fn a_trial_comes_shortly_after_a_round_time() {
+    for (closed_s, said) in
+        [(30, None), (60, None), (120, None), (30, Some(5)), (60, Some(5)), (120, Some(5))]
+    {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", 60);
+        let limited = Response {
+            retry_after: said.map(Duration::from_secs),
+            ..Response::new(Signal::Limited, FETCHER)
+        };
+        let permit = crawl.permit("a.org");
+        let begin = crawl.now;
+        let _ = crawl.respond(permit, limited);
+        let passed = loop {
+            let trial = crawl.permit("a.org");
+            if crawl.now - begin >= closed_s * 1000 {
+                break crawl.now - begin - closed_s * 1000;
+            }
+            let _ = crawl.respond(trial, limited);
+        };
+        assert!(passed <= 2000, "{closed_s} s, {said:?}: {passed} ms late");
+    }
+}
+
+/// nginx refuses what is too fast, and fail2ban closes the host for a minute after the third
+/// refusal within one. Three more refusals at nearly the same rate were the next ban.
+#[test]
+fn a_host_that_bans_after_a_few_refusals_bans_once() {
+    for (limit, burst) in [(3.0, 5.0), (5.0, 10.0), (10.0, 20.0)] {
+        let mut refuses = bucket(limit, burst, 1);
+        let (mut refused, mut banned_until, mut bans) = (Vec::new(), 0, 0);
+        let mut crawl = Crawl::new(PaceSettings::default());
+        let (good, others) = crawl_with(&mut crawl, 300, |now| {
+            if now < banned_until {
+                return Signal::Block;
+            }
+            if !refuses(now) {
+                return Signal::Content;
+            }
+            refused.retain(|at| *at > now - 60_000);
+            refused.push(now);
+            if refused.len() == 3 {
+                (banned_until, bans) = (now + 60_000, bans + 1);
+                refused.clear();
+            }
+            Signal::Unavailable
+        });
+        let share = f64::from(good) / (240.0 * limit);
+        assert!(
+            bans == 1 && others <= 8 && share >= 0.7,
+            "{limit}: {bans} bans, {others} refused, {share:.2} of the pages"
+        );
+    }
+}
+
+/// A host that was asked faster than ever after a minute without requests was slowed to the count
+/// of five minutes: a twentieth of the rate that it had allowed.
+#[test]
+fn a_refusal_after_an_idle_minute_blames_the_rate() {
+    for signal in [Signal::Unavailable, Signal::Limited] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", 200);
+        let before = crawl.explain("a.org").rate;
+        crawl.now += 60_000;
+        crawl.good("a.org", 45);
+        while crawl.explain("a.org").hold_until.is_none() {
+            let permit = crawl.permit("a.org");
+            let _ = crawl.respond(permit, Response::new(signal, FETCHER));
+        }
+        let ceiling = crawl.explain("a.org").ceiling;
+        assert!(
+            ceiling.is_some_and(|(rate, _)| rate > before / 3.0),
+            "{signal:?}: {before}, then {ceiling:?}"
+        );
+    }
 }
 
 #[test]
