@@ -7,6 +7,7 @@ pub(crate) mod active_state;
 pub(crate) mod admission;
 pub(crate) mod ceiling_probe;
 pub(crate) mod flat_map;
+pub(crate) mod hold;
 pub(crate) mod host;
 pub(crate) mod host_map;
 pub(crate) mod limit_hit;
