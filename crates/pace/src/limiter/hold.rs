@@ -1,5 +1,4 @@
-//! Holds: how long a host is left alone after a limit hit, when its trials go out, and how requests
-//! resume.
+//! Holds: how long one lasts after a limit hit, when its trials go out, and how requests resume.
 //!
 //! Invariants: nothing goes out before the end of a hold. What the host asks for is the least.
 //!
