@@ -31,7 +31,10 @@ def commit() -> str:
 
 
 def write_measured(page: str, lines: list[str]):
-    """Replaces the measured part of a page."""
+    """Replaces the measured part of a page, or begins one."""
     path = pathlib.Path(page)
-    head, rest = path.read_text().split(BEGIN, 1)
-    path.write_text(f"{head}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{rest.split(END, 1)[1]}")
+    head, begin, rest = (path.read_text() if path.exists() else f"{BEGIN}\n{END}\n").partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"{page} has no lines {BEGIN} and {END}, between which the figures would go")
+    path.write_text(f"{head}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{tail}")
