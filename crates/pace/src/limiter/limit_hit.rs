@@ -38,8 +38,8 @@ const FEW: f64 = 6.0;
 /// gaps vary.
 const HALF: f64 = 0.41;
 const HALF_AGAIN: f64 = 0.5;
-/// Rate from which on a host without requests for some seconds was idle, in requests per second.
-const LIKELY_IDLE: f64 = 2.0;
+/// Rate above which seconds without a request mean that the host was idle, in requests per second.
+const IDLE_ABOVE: f64 = 2.0;
 /// Mean rate of the shortest window while the rate doubles in that time, as a share of the rate.
 const GROWN: f64 = 0.72;
 
@@ -141,7 +141,7 @@ impl RateGate<'_> {
         // Nothing goes out while a single block is in doubt, and that is no idle time.
         let may_be_idle = !matches!(hit.cause, Cause::Block | Cause::SomeBlocks);
         let was_idle = may_be_idle && self.active.rings.has_gap(self.now);
-        let is_fast = self.rate() > LIKELY_IDLE && hit.counts[0].get() > FEW;
+        let is_fast = self.rate() > IDLE_ABOVE && hit.counts[0].get() > FEW;
         if was_held || !was_idle || !is_fast || hit.retry_after.is_some() {
             return None;
         }
