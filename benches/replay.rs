@@ -43,10 +43,10 @@ fn attempt(n: u64, now: Timestamp) -> Attempt {
     }
 }
 
-fn written(now: Timestamp) -> TempDir {
+fn written(now: Timestamp, packs: bool) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let (journal, _) =
-        Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
+    let options = JournalOptions::default().durability(Durability::Os).pack(packs);
+    let (journal, _) = Journal::open(dir.path(), options).unwrap();
     for n in 0..ATTEMPTS {
         journal.append_attempt(&attempt(n, now)).unwrap();
     }
@@ -69,7 +69,7 @@ fn take_snapshot(dir: &Path, now: Timestamp) {
 
 fn starts(c: &mut Criterion) {
     let now = Timestamp::now();
-    let log = written(now);
+    let (records, log) = (written(now, false), written(now, true));
     let dir = log.path();
     let load = |attempts: u64| {
         let selector = selector();
@@ -81,9 +81,9 @@ fn starts(c: &mut Criterion) {
         .throughput(Throughput::Elements(ATTEMPTS))
         .measurement_time(Duration::from_secs(3))
         .sample_size(10);
-    group.bench_function("checksums only", |b| {
+    group.bench_function("checksums of records only", |b| {
         b.iter(|| {
-            let reader = Reader::open(dir).unwrap();
+            let reader = Reader::open(records.path()).unwrap();
             let summary = reader.for_each(|_, record| _ = black_box(record.kind)).unwrap();
             assert_eq!(summary.records, ATTEMPTS);
         });
@@ -99,7 +99,7 @@ fn starts(c: &mut Criterion) {
 
 fn maintenance(c: &mut Criterion) {
     let now = Timestamp::now();
-    let log = written(now);
+    let log = written(now, true);
     let mut group = c.benchmark_group("maintenance");
     group
         .throughput(Throughput::Elements(ATTEMPTS))
