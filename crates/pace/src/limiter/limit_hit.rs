@@ -13,7 +13,7 @@ use crate::persistence::float16::PositiveF16;
 use crate::signals::response::{Cause, Signal};
 
 /// Cuts within this time belong to one fall.
-const CUTS_MS: i64 = 15 * 60_000;
+pub(crate) const CUTS_MS: i64 = 15 * 60_000;
 /// Limits below this rate, in requests per second, are rare.
 const LIKELY: f64 = 0.5;
 /// Remaining share of a ceiling that became too high, and of that share when it is hit again within
@@ -59,11 +59,18 @@ impl RateGate<'_> {
     pub(crate) fn apply_limit_hit(&mut self, hit: &LimitHit) -> i64 {
         self.touch();
         // Forgiven probes stay forgiven: time counts from this limit hit on.
-        let (fails, is_confirmed) =
-            (self.persisted.fails(self.now), self.persisted.is_confirmed(self.now));
+        let (fails, is_confirmed, last_hit_at) = (
+            self.persisted.fails(self.now),
+            self.persisted.is_confirmed(self.now),
+            self.persisted.limit_hit_at,
+        );
         (self.persisted.failed, self.persisted.limit_hit_at) = (fails, seconds(self.now));
         self.persisted.set_confirmed(is_confirmed);
-        if !self.rules.is_fixed {
+        if self.rules.is_fixed {
+            self.persisted.set_blame(None, hit.cause);
+        } else if self.is_outage(hit, last_hit_at) {
+            self.note_outage(hit);
+        } else {
             let before = self.rate().min(self.ceiling().0);
             let counts = self.counts_after_idling(hit);
             let was_idle = counts.is_some();
@@ -74,8 +81,6 @@ impl RateGate<'_> {
             if hit.silent_s > 0.0 {
                 self.lower_blamed();
             }
-        } else {
-            self.persisted.set_blame(None, hit.cause);
         }
         let hold_s = self.length_of_hold(hit);
         let (now, was_serving) = (self.now, self.active.has_any_success(self.now));
@@ -458,7 +463,7 @@ fn is_bare(hit: &LimitHit) -> bool {
 
 /// Returns whether the responses may have nothing to do with the rate: the host has only failed,
 /// and said nothing of a limit.
-fn is_ambiguous(hit: &LimitHit) -> bool {
+pub(crate) fn is_ambiguous(hit: &LimitHit) -> bool {
     matches!(hit.cause, Cause::Unavailable | Cause::Errors | Cause::SomeBlocks)
         && hit.retry_after.is_none()
 }

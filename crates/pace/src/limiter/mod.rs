@@ -12,6 +12,7 @@ pub(crate) mod host;
 pub(crate) mod host_map;
 pub(crate) mod limit_hit;
 pub(crate) mod noise_recovery;
+pub(crate) mod outage;
 pub(crate) mod permit;
 pub(crate) mod rate_gate;
 pub(crate) mod sharded;

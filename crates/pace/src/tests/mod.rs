@@ -5,6 +5,7 @@ mod declared;
 mod latency;
 mod limits;
 mod noise;
+mod outages;
 mod rendered;
 mod sharing;
 mod state;
