@@ -33,6 +33,13 @@ const UNPROVEN_SHARE: f64 = 0.25;
 const WEIGHT_STEP: f64 = 0.5;
 
 impl Evidence {
+    /// Returns whether the host of `attempt` has delivered to any fetcher.
+    pub(crate) fn has_host_delivered(&self, attempt: &Attempt) -> bool {
+        attempt.heuristic("domain").is_some_and(|host| {
+            self.known(Key::domain(host), &self.guard()).is_some_and(has_delivered)
+        })
+    }
+
     /// Calls `f` with the tags that say whether the site of `attempt`, which evidence has not
     /// learned from yet, is proven.
     pub(super) fn each_proof_tag(
@@ -120,7 +127,7 @@ impl Evidence {
     }
 }
 
-/// Returns whether a site has delivered a file or a page to any fetcher.
+/// Returns whether a site or a host has delivered a file or a page to any fetcher.
 fn has_delivered(entry: &Entry) -> bool {
     let mut delivered = false;
     for kind in [ContentKind::Page, ContentKind::File] {

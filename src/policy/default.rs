@@ -147,6 +147,9 @@ fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice>
     if view.behind_vendor && chosen.index <= -view.settings.page_value {
         return give_up_or_try(view, chosen);
     }
+    if let Some(other) = second_look(view, chosen) {
+        return Some(Choice { fetcher: other.id, rule: Rule::Explore, propensity: 1.0 });
+    }
     let cheaper = best(view.candidates.iter().filter(|c| !c.tried), |c| c.general_index)
         .filter(|c| c.cost < chosen.cost && !c.open);
     let Some(other) = cheaper else {
@@ -157,6 +160,19 @@ fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice>
         true => Choice { fetcher: other.id, rule: Rule::Explore, propensity: explore },
         false => Choice { fetcher: chosen.id, rule, propensity: 1.0 - explore },
     })
+}
+
+/// Second look: returns the cheapest candidate whose only failures here say little, if the chosen
+/// one delivers: the host may have been down before.
+fn second_look<'v>(view: &'v View<'_>, chosen: &Scored<'_>) -> Option<&'v Scored<'v>> {
+    let may_look = chosen.has_delivered_here && view.settings.explore_rate > 0.0;
+    let failed = view.eligible().filter(|c| c.is_hardly_tried_here && c.cost < chosen.cost);
+    best(failed, |c| -c.cost)
+        .filter(|c| may_look && days_since(view, c.domain_newest_s) < EXPLORE_AGAIN_DAYS)
+}
+
+fn days_since(view: &View<'_>, second: u32) -> f64 {
+    (view.now.as_millis() as f64 / 1000.0 - f64::from(second)).max(0.0) / DAY_S
 }
 
 /// Giving up: behind this vendor no fetcher is worth even a first attempt. The best one is still
@@ -182,11 +198,9 @@ fn give_up_or_try(view: &View<'_>, best: &Scored<'_>) -> Option<Choice> {
 fn explore_share(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f64 {
     let settings = view.settings;
     let least = settings.explore_rate;
-    let days_since =
-        |second: u32| (view.now.as_millis() as f64 / 1000.0 - f64::from(second)).max(0.0) / DAY_S;
     if least <= 0.0
         || other.domain_newest_s == 0
-        || days_since(other.domain_newest_s) < EXPLORE_AGAIN_DAYS
+        || days_since(view, other.domain_newest_s) < EXPLORE_AGAIN_DAYS
     {
         return least;
     }
@@ -200,7 +214,7 @@ fn explore_share(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f6
         return least.max(settings.max_explore_rate);
     }
     let tries_a_day = settings.explore_stale_rate * (attempts * saves / costs).sqrt();
-    least.max((tries_a_day * days_since(newest)).min(settings.max_explore_rate))
+    least.max((tries_a_day * days_since(view, newest)).min(settings.max_explore_rate))
 }
 
 /// After a failure: takes the best index or the last attempt while that is worth its cost, else

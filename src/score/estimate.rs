@@ -26,6 +26,8 @@ use fetchwise_types::time::Timestamp;
 /// The candidates of one decision, on the stack.
 pub(crate) type Candidates<'a> = arrayvec::ArrayVec<Scored<'a>, MAX_CANDIDATES>;
 
+/// Mean weight of failures up to which they say little: those of a host that has served nobody.
+const WEAK: f64 = 0.3;
 /// Decayed attempts of a twin below which they do not stand in.
 const MIN_TWIN_ATTEMPTS: f64 = 1e-6;
 
@@ -628,6 +630,9 @@ impl<'w> Walk<'w> {
             if specificity == Specificity::Domain {
                 candidate.domain_attempts = weights.total;
                 candidate.domain_newest_s = weights.newest_s;
+                candidate.has_delivered_here = weights.success > 0.0;
+                candidate.is_hardly_tried_here =
+                    weights.success <= 0.0 && weights.total <= WEAK * f64::from(weights.attempts);
             }
         }
         trace.step(Step {

@@ -130,6 +130,10 @@ pub struct Scored<'a> {
     pub domain_attempts: f64,
     /// Time of the last attempt on this domain, in seconds since 1970; 0 if unknown.
     pub domain_newest_s: u32,
+    /// Whether it has delivered on this domain.
+    pub(crate) has_delivered_here: bool,
+    /// Whether it has only failed on this domain, each time so that it said little.
+    pub(crate) is_hardly_tried_here: bool,
     /// Weight of the estimate so far against this host's own evidence, in attempts.
     pub(crate) host_weight: f64,
     /// Time at which the host's vendor changed its policy for it, in seconds since 1970; 0 for
@@ -161,6 +165,8 @@ impl<'a> Scored<'a> {
             basis: None,
             domain_attempts: 0.0,
             domain_newest_s: 0,
+            has_delivered_here: false,
+            is_hardly_tried_here: false,
             host_weight: 0.0,
             turned_s: 0,
             cost: spec.cost,

@@ -912,6 +912,25 @@ impl PauseCoordinator for LatePermission {
     }
 }
 
+/// Its first pages were left to the stealth browser, at forty times the cost, for good.
+#[test]
+fn a_host_that_was_down_at_first_goes_back_to_the_plain_fetcher() {
+    for kind in [ErrorKind::ServerError, ErrorKind::NetworkError, ErrorKind::Timeout] {
+        let (selector, link) = (selector(), "https://www.example.org/a.html");
+        for (fetcher, times) in [("direct_access", 6), ("playwright", 2)] {
+            learn(&selector, link, fetcher, NOW, times, Some(kind));
+        }
+        learn(&selector, link, "playwright_stealth", NOW, 1, None);
+        assert_eq!(first(&selector, link).0, "direct_access", "{kind}");
+
+        // A host that fails for it while it serves a browser is choosy.
+        learn(&selector, link, "direct_access", NOW, 3, Some(kind));
+        assert_eq!(first(&selector, link).0, "playwright", "{kind}");
+        learn(&selector, link, "playwright", NOW, 3, Some(kind));
+        assert_eq!(first(&selector, link).0, "playwright_stealth", "{kind}");
+    }
+}
+
 #[test]
 fn a_permission_that_arrives_while_a_hold_is_set_ends_the_hold() {
     let clock = Arc::new(Clock::fixed(NOW));
