@@ -1,7 +1,7 @@
 //! Outages: a host that is down fails at any rate, and its ceiling stays.
 //!
-//! Invariants: a host that has said that it has a limit is not down. Whoever fails again after as
-//! many requests, or soon, has a limit.
+//! Invariants: a host that has said that it has a limit is not down. One that fails again soon, or
+//! after as many requests as before, has a limit.
 //!
 //! Must not know: how long a hold lasts.
 
