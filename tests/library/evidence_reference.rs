@@ -266,8 +266,11 @@ fn recorded(all: &mut [Raw]) -> Selector {
     selector
 }
 
-/// A sink that keeps what each attempt says about its site, and its weight.
-struct Keep(Arc<Mutex<Vec<(Vec<Heuristic>, f64)>>>);
+/// What an attempt says about its site, and its weight.
+type Kept = (Vec<Heuristic>, f64);
+
+/// A sink that keeps what was recorded.
+struct Keep(Arc<Mutex<Vec<Kept>>>);
 
 impl Sink for Keep {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
