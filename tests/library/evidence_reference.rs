@@ -267,10 +267,10 @@ fn recorded(all: &mut [Raw]) -> Selector {
 }
 
 /// What an attempt says about its site, and its weight.
-type Kept = (Vec<Heuristic>, f64);
+type WeightedTags = (Vec<Heuristic>, f64);
 
 /// A sink that keeps what was recorded.
-struct Keep(Arc<Mutex<Vec<Kept>>>);
+struct Keep(Arc<Mutex<Vec<WeightedTags>>>);
 
 impl Sink for Keep {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
