@@ -152,13 +152,15 @@ impl RateGate<'_> {
     }
 
     /// Returns the rest of a short round length that ends at about the same time as a hold of
-    /// `grown` seconds, `passed` seconds after the refusal.
+    /// `grown` seconds, `passed` seconds after the refusal. People choose how long a host refuses,
+    /// and not how long it fails.
     fn short_round(&self, passed: f64, grown: f64) -> Option<f64> {
+        let is_refusal = matches!(self.persisted.cause(), Cause::Limited | Cause::Block);
         let near = (passed + grown) * NEAR_ROUND.start..(passed + grown) * NEAR_ROUND.end;
         SHORT_ROUND_S
             .map(|span| span + AFTER_ROUND_S)
             .into_iter()
-            .find(|end| near.contains(end))
+            .find(|end| is_refusal && near.contains(end))
             .map(|end| end - passed)
     }
 
