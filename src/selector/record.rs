@@ -1,7 +1,7 @@
 //! Recording: an attempt becomes evidence, and goes to the sink.
 //!
-//! Owns: the tags and the weight that an attempt gets from what the selector knew before it, and the
-//! order of memory and sink.
+//! Owns: the tags that an attempt gets from what the selector knew before it, and the order of
+//! memory and sink.
 //!
 //! Invariants: an attempt is in memory before the sink has it. Recording on a known host allocates
 //! nothing.
@@ -68,8 +68,7 @@ impl Selector {
     }
 
     /// Adds the tags that depend on what the selector knows so far: the signals of the attempt's
-    /// host, whether its site has used up its quota, and whether the site has delivered before. An
-    /// error that may pass weighs a quarter while its host has delivered to no fetcher.
+    /// host, whether its site has used up its quota, and whether the site has delivered before.
     /// [`Selector::record`] does this. A program that appends attempts to a journal by itself calls
     /// it before, and [`Selector::observe`] after.
     pub fn tag(&self, attempt: &mut Attempt) {
@@ -87,7 +86,6 @@ impl Selector {
         if attempt.heuristics.iter().any(is_carried) {
             return;
         }
-        self.weaken_if_down(attempt);
         let (evidence, registry) = (&self.learned.evidence, &self.learned.registry);
         // On the stack: recording on a known host allocates nothing.
         let mut tags = arrayvec::ArrayVec::<Heuristic, { MAX_CANDIDATES + 1 }>::new();
@@ -98,7 +96,7 @@ impl Selector {
     /// Lowers the weight of an error that may pass while its host has delivered nothing to any
     /// fetcher: it is more likely down than choosy, and in full the error would leave the host to
     /// fetchers that cost many times as much.
-    fn weaken_if_down(&self, attempt: &mut Attempt) {
+    pub(crate) fn weaken_if_down(&self, attempt: &mut Attempt) {
         let kind = attempt.error_type.as_ref().and_then(ErrorType::kind);
         if kind.is_some_and(ErrorKind::is_transient)
             && !self.learned.evidence.has_host_delivered(attempt)

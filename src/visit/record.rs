@@ -84,6 +84,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
         attempt.error_type = error;
         attempt.weight = weight;
+        self.selector.weaken_if_down(&mut attempt);
         if let Some(link) = &self.options.link {
             attempt.link = link.to_string();
         }

@@ -918,7 +918,12 @@ fn a_host_that_was_down_at_first_goes_back_to_the_plain_fetcher() {
     for kind in [ErrorKind::ServerError, ErrorKind::NetworkError, ErrorKind::Timeout] {
         let (selector, link) = (selector(), "https://www.example.org/a.html");
         for (fetcher, times) in [("direct_access", 6), ("playwright", 2)] {
-            learn(&selector, link, fetcher, NOW, times, Some(kind));
+            for _ in 0..times {
+                // As a visit records them.
+                let mut attempt = Attempt::new(&url(link), fetcher, NOW).unwrap().failed(kind);
+                attempt.weight = 0.25;
+                selector.record(attempt, NOW).unwrap();
+            }
         }
         learn(&selector, link, "playwright_stealth", NOW, 1, None);
         assert_eq!(first(&selector, link).0, "direct_access", "{kind}");

@@ -86,7 +86,7 @@ fn exported_attempts_have_the_fields_that_programs_rely_on() {
     ];
     assert_eq!(names, want);
     assert_eq!(line["attempted_at"], "2026-09-21T14:13:20.123Z");
-    assert_eq!((line["weight"].as_f64(), line["is_banned"].as_bool()), (Some(0.25), Some(false)));
+    assert_eq!((line["weight"].as_f64(), line["is_banned"].as_bool()), (Some(0.5), Some(false)));
     assert!(line["heuristics"].as_array().unwrap().iter().any(|h| h["type"] == "domain_suffix"));
 }
 
