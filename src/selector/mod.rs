@@ -30,7 +30,7 @@ use crate::score::priors::Priors;
 use crate::state::State;
 use dated::Dated;
 use fetchwise_pace::Pace;
-use fetchwise_types::attempt::Hint;
+use fetchwise_types::attempt::{Attempt, Hint};
 use fetchwise_types::decision::Decision;
 use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures};
 use fetchwise_types::heuristic::{Heuristic, UrlExtractor};
@@ -571,6 +571,11 @@ impl Selector {
         self.learned.registry.find(fetcher).map_or_else(Weights::default, |id| {
             self.learned.evidence.weights(heuristic, kind, id, now)
         })
+    }
+
+    /// Returns whether the host of an attempt has delivered to any fetcher.
+    pub(crate) fn has_host_delivered(&self, attempt: &Attempt) -> bool {
+        self.learned.evidence.has_host_delivered(attempt)
     }
 
     /// Sets the importance, from 0 to 1, that analytics found for a heuristic, or for a whole type

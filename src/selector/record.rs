@@ -14,16 +14,12 @@ use url::Url;
 
 use super::{Selector, SinkError};
 use crate::trace::Span;
-use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::attempt::{Attempt, ErrorType, Tag};
+use fetchwise_types::attempt::{Attempt, Tag};
 use fetchwise_types::heuristic::url::is_of_url;
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic};
 use fetchwise_types::heuristic::{SITE_PROVEN, SITE_SATURATED, SITE_UNPROVEN};
 use fetchwise_types::registry::MAX_CANDIDATES;
 use fetchwise_types::time::Timestamp;
-
-/// Most weight of an error that may pass while its host has delivered nothing to any fetcher.
-const OF_HOST_DOWN: f64 = 0.25;
 
 impl Selector {
     /// Records an attempt: in memory first, then in the sink. An attempt has the date at which it
@@ -91,18 +87,6 @@ impl Selector {
         let mut tags = arrayvec::ArrayVec::<Heuristic, { MAX_CANDIDATES + 1 }>::new();
         evidence.each_site_tag(attempt, registry, |tag| drop(tags.try_push(tag)));
         attempt.heuristics.extend(tags.into_iter().map(Tag::from));
-    }
-
-    /// Lowers the weight of an error that may pass while its host has delivered nothing to any
-    /// fetcher: it is more likely down than choosy, and in full the error would leave the host to
-    /// fetchers that cost many times as much.
-    pub(crate) fn weaken_if_down(&self, attempt: &mut Attempt) {
-        let kind = attempt.error_type.as_ref().and_then(ErrorType::kind);
-        if kind.is_some_and(ErrorKind::is_transient)
-            && !self.learned.evidence.has_host_delivered(attempt)
-        {
-            attempt.weight = attempt.weight.min(OF_HOST_DOWN);
-        }
     }
 
     /// Tags an attempt with the signals that its host showed before and that it shows from now on,

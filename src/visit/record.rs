@@ -31,6 +31,11 @@ pub(super) struct SentRequest<'s> {
     pub(super) is_probe: bool,
 }
 
+/// Most weight of an error that may pass while its host has delivered nothing to any fetcher: the
+/// host is more likely down than choosy. In full, two of them would leave it to fetchers that cost
+/// many times as much.
+const OF_HOST_DOWN: f64 = 0.25;
+
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Records the requests that a server did not answer on a kept connection. It may have read
     /// them, so that each is an attempt, as a failure that is retried is.
@@ -82,9 +87,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         attempt.success = error.is_none();
         attempt.is_banned =
             error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
+        let may_pass =
+            error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_transient);
         attempt.error_type = error;
-        attempt.weight = weight;
-        self.selector.weaken_if_down(&mut attempt);
+        attempt.weight = match may_pass && !self.selector.has_host_delivered(&attempt) {
+            true => weight.min(OF_HOST_DOWN),
+            false => weight,
+        };
         if let Some(link) = &self.options.link {
             attempt.link = link.to_string();
         }

@@ -40,9 +40,8 @@ struct Raw {
     age_ms: i64,
     end: Option<ErrorKind>,
     hint: Option<Hint>,
-    /// What the selector that recorded it said about its site, and how much the attempt weighs.
+    /// What the selector that recorded it said about its site.
     site_tags: Vec<Heuristic>,
-    weight: f64,
 }
 
 impl Raw {
@@ -90,7 +89,6 @@ fn raw() -> impl Strategy<Value = Raw> {
             end,
             hint,
             site_tags: Vec::new(),
-            weight: end.map_or(1.0, ErrorKind::weight),
         },
     )
 }
@@ -104,7 +102,7 @@ fn attempt(raw: &Raw) -> Attempt {
         None => attempt.delivered(),
         Some(kind) => attempt.failed(kind),
     };
-    (attempt.hint, attempt.weight) = (raw.hint, raw.weight);
+    attempt.hint = raw.hint;
     attempt.heuristics.extend(raw.site_tags.iter().cloned().map(Tag::from));
     attempt
 }
@@ -136,7 +134,7 @@ fn sums(
         .iter()
         .filter(|raw| raw.fetcher == fetcher && is_tagged(raw, heuristic, page) && wants(raw))
     {
-        let weight = raw.weight * raw.decay();
+        let weight = raw.end.map_or(1.0, ErrorKind::weight) * raw.decay();
         total += weight;
         if raw.end.is_none() {
             success += weight;
@@ -259,26 +257,21 @@ fn recorded(all: &mut [Raw]) -> Selector {
     for raw in all.iter() {
         selector.record(attempt(raw), Timestamp::from_millis(NOW_MS)).unwrap();
     }
-    for (raw, (tags, weight)) in all.iter_mut().zip(kept.lock().unwrap().iter()) {
+    for (raw, tags) in all.iter_mut().zip(kept.lock().unwrap().iter()) {
         raw.site_tags.clone_from(tags);
-        raw.weight = *weight;
     }
     selector
 }
 
-/// What an attempt says about its site, and its weight.
-type WeightedTags = (Vec<Heuristic>, f64);
-
-/// A sink that keeps what was recorded.
-struct Keep(Arc<Mutex<Vec<WeightedTags>>>);
+/// A sink that keeps what each attempt says about its site.
+struct Keep(Arc<Mutex<Vec<Vec<Heuristic>>>>);
 
 impl Sink for Keep {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         let tags = attempt.heuristics.iter().map(|tag| &tag.heuristic);
         let is_of_site =
             |tag: &&Heuristic| [SITE_SATURATED, SITE_UNPROVEN, SITE_PROVEN].contains(&&*tag.kind);
-        let tags = tags.filter(is_of_site).cloned().collect();
-        self.0.lock().unwrap().push((tags, attempt.weight));
+        self.0.lock().unwrap().push(tags.filter(is_of_site).cloned().collect());
         Ok(())
     }
 }

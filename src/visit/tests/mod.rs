@@ -133,6 +133,32 @@ fn ended(step: Step<Arc<Selector>>) -> VisitOutcome {
 }
 
 #[test]
+fn an_error_weighs_a_quarter_until_the_host_has_delivered() {
+    for (error, full) in
+        [(Outcome::Http(503), 1.0), (Outcome::Network, 1.0), (Outcome::Timeout, 0.5)]
+    {
+        let world = World::new();
+        let weighed = |path: &str| -> Vec<f64> {
+            let attempts =
+                world.attempts().into_iter().filter(|attempt| attempt.url.ends_with(path));
+            attempts.map(|attempt| attempt.weight).filter(|weight| *weight > 0.0).collect()
+        };
+        world.run("/down", &[error.clone().into()]);
+        world.run("/up", &[Outcome::Content.into()]);
+        world.run("/later", &[error.clone().into()]);
+        let (down, later) = (weighed("/down"), weighed("/later"));
+        assert!(
+            !down.is_empty() && down.iter().all(|weight| *weight == 0.25),
+            "{error:?}: {down:?}"
+        );
+        assert!(
+            !later.is_empty() && later.iter().all(|weight| *weight == full),
+            "{error:?}: {later:?}"
+        );
+    }
+}
+
+#[test]
 fn a_date_in_a_header_counts_by_the_date_of_the_clock() {
     for step_ms in [-86_400_000, 86_400_000] {
         let world = World::new();
