@@ -248,6 +248,16 @@ pub(crate) fn host_paused(domain: &str, until: Timestamp) {
     tracing::warn!(domain, until_ms = until.as_millis(), "host paused");
 }
 
+/// Reports that no site answers this machine any more, or that one does again.
+#[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
+pub(crate) fn connection(is_lost: bool) {
+    #[cfg(feature = "tracing")]
+    match is_lost {
+        true => tracing::warn!("no site answers this machine: requests wait for its connection"),
+        false => tracing::warn!("a site answers this machine again"),
+    }
+}
+
 /// Reports a failure of the files with evicted evidence.
 #[cfg(feature = "journal")]
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]

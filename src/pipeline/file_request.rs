@@ -21,6 +21,7 @@ use super::{CrawlDelayCut, GRACE, Pipeline, Report};
 use crate::backoff::retry_after;
 use crate::selector::Selector;
 use crate::state::host_pauses::PauseReason;
+use crate::state::uplink::{Sign, Silence};
 use crate::visit::pace_permit::PacePermit;
 use crate::visit::passage::Passage;
 use crate::visit::redirect::RedirectRefusal;
@@ -113,11 +114,15 @@ impl<'l, 'p> FileRequests<'l, 'p> {
             is_admitted: false,
             permit: None,
         };
+        while let Some(until) = selector.state().uplink.wait(selector.now()) {
+            tokio::time::sleep(until.since(selector.now())).await;
+        }
         let gate = Gate::new(pipeline, self.link_slot, hosts);
         if !gate.enter(location, self.has_begun).await {
             return Err(Refusal::of(gate.into_parts().1, location));
         }
         self.has_begun = true;
+        selector.state().uplink.sends(selector.now());
         let (begun, sent) = (Instant::now(), selector.now());
         let request = Request {
             gate: Some(&gate),
@@ -138,9 +143,32 @@ impl<'l, 'p> FileRequests<'l, 'p> {
         {
             return Err(Refusal::of(refused, location));
         }
+        let answer = of_connection(selector, location, answer);
         hosts.charge(location, &answer, sent);
         Ok(answer)
     }
+}
+
+/// Tells the state of this machine's connection what came. A failure is a local fault if no site can
+/// be reached.
+fn of_connection(selector: &Selector, location: &Url, answer: FileResult) -> FileResult {
+    let (asked, sign) = match &answer {
+        Ok(response) => (&response.final_url, Sign::Answered),
+        Err(error) if error.local || error.unavailable || error.status.is_some() => return answer,
+        Err(error) => {
+            let asked = error.final_url.as_deref().unwrap_or(location);
+            (asked, Sign::without_answer(&Outcome::from(error.kind)))
+        }
+    };
+    if selector.take_sign(asked, sign, selector.now()) == Some(Silence::Uplink) {
+        return answer.map_err(|error| FetchError {
+            local: true,
+            kind: ErrorKind::LocalFault,
+            message: format!("no site answers this machine: {}", error.message),
+            ..error
+        });
+    }
+    answer
 }
 
 /// The hosts of a chain, of which each admits its own request.

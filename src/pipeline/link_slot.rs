@@ -1,7 +1,7 @@
 //! The slot of a link under its caller's limit of parallel links.
 //!
-//! Invariants: a link that waits holds no slot. It takes one again before it goes on, before links
-//! that have not begun.
+//! Invariants: a link that waits for its host holds no slot. It takes one again before it goes on,
+//! before links that have not begun.
 //!
 //! Must not know: why a link waits.
 

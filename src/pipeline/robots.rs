@@ -137,8 +137,11 @@ async fn request_rules(
     let mut is_second = false;
     let answer = loop {
         match files.request(robots, location, SIZE).await {
-            // A request that this machine is to blame for is made once more.
-            Ok(Err(error)) if error.local && !is_second => {
+            // A request that this machine is to blame for is made once more, and again for as long
+            // as no site can be reached.
+            Ok(Err(error))
+                if error.local && (!is_second || selector.connection_lost_since().is_some()) =>
+            {
                 tokio::time::sleep(LOCAL_FAULT_WAIT).await;
                 is_second = true;
             }

@@ -17,15 +17,22 @@ pub(super) fn sits_out(pipeline: &Pipeline, wait: &Wait, has_begun: bool) -> boo
         || has_begun && left <= MIN_STARTED_WAIT
 }
 
-/// Sits out a wait without the link's place. Returns whether only a clock that stands still could
-/// say that it is not over.
+/// Sits out a wait, without the link's place unless this machine is the reason. Returns whether only
+/// a clock that stands still could say that it is not over.
 pub(super) async fn pause(pipeline: &Pipeline, link_slot: &LinkSlot, mut wait: Wait) -> bool {
-    let (why, at_most) = (wait.reason(), wait.until().since(pipeline.selector.now()));
-    let over = async {
-        tokio::select! {
-            () = wait.notified() => false,
-            () = tokio::time::sleep(at_most) => why == WaitReason::LocalFault,
-        }
-    };
-    link_slot.leave_during(over).await
+    let at_most = wait.until().since(pipeline.selector.now());
+    if wait.reason() == WaitReason::LocalFault {
+        // Other links could not go on in its place either.
+        tokio::time::sleep(at_most).await;
+        return true;
+    }
+    link_slot
+        .leave_during(async {
+            tokio::select! {
+                () = wait.notified() => (),
+                () = tokio::time::sleep(at_most) => (),
+            }
+        })
+        .await;
+    false
 }

@@ -41,6 +41,7 @@ mod active_router;
 mod admin;
 mod bring_back;
 mod builder;
+mod connection;
 mod dated;
 mod decide;
 mod decide_by_arm;

@@ -19,6 +19,7 @@ pub(crate) mod link_backoff;
 pub(crate) mod repeated_pages;
 pub(crate) mod single_flight;
 pub(crate) mod sweep_trigger;
+pub(crate) mod uplink;
 
 /// All state that visits share.
 #[derive(Debug, Default)]
@@ -35,6 +36,8 @@ pub(crate) struct State {
     pub(crate) capacity: host_events::HostEvents,
     /// Wakes visits that wait for the end of a hold, when somebody ends it early.
     pub(crate) ended_holds: host_events::HostEvents,
+    /// The crawler's own connection.
+    pub(crate) uplink: uplink::Uplink,
     /// Pages of several sites.
     pub(crate) cross_site_pages: cross_site_pages::CrossSitePages,
     /// Repeated pages.

@@ -245,7 +245,7 @@ enum NextStep<S: Deref<Target = Selector>> {
     Decide,
     /// Use the same fetcher again: for a retry, or for the target of a redirect.
     Repeat(Selection, FetchClaims<S>),
-    /// Decide, but not before then: this machine is at its limits.
+    /// Decide, but not before then: this machine is at its limits, or no site answers it.
     DecideAfter(Timestamp),
     /// The visit has ended.
     Ended(Box<End>),
@@ -579,8 +579,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         mut claims: FetchClaims<S>,
         now: Timestamp,
     ) -> Step<S> {
+        if let Some(until) = self.selector.state().uplink.wait(now) {
+            self.next = NextStep::Repeat(selection, claims);
+            return Step::Wait(Wait { until, reason: WaitReason::LocalFault, listener: None });
+        }
         match self.take_pace_permit(selection, now) {
             Ok(permit) => {
+                self.selector.state().uplink.sends(now);
                 claims.permit = permit;
                 Step::Fetch(self.hand_out(selection, claims, now))
             }

@@ -16,6 +16,7 @@ use crate::backoff::retry_after;
 use crate::metrics::recorder::ProbeEnd;
 use crate::selector::Selector;
 use crate::state::host_pauses::PauseReason;
+use crate::state::uplink::{Sign, Silence};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Arm, ErrorType, Hint};
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
@@ -46,12 +47,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let mut result = result.into();
         let Fetch { selection, at, mut claims, number, is_probe, requested, span, .. } = fetch;
         let _entered = span.enter();
-        let is_local = result.outcome == Outcome::Local;
         let is_abandoned = number != self.tried.number || matches!(self.next, NextStep::Ended(_));
         let Some(by) = self.selector.fetcher(selection.fetcher).cloned() else { return };
         let sent =
             SentRequest { span: &span, selection, by, at, is_probe, now: self.selector.now() };
-        if is_local {
+        self.attribute_silence(&mut result, sent.now);
+        if result.outcome == Outcome::Local {
             // A follower may have more luck.
             drop(claims);
             if !is_abandoned {
@@ -257,8 +258,33 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         browsers.into_iter().for_each(|id| self.tried.excluded.insert(id));
     }
 
+    /// Tells the state of this machine's connection what came. If no site can be reached, the failure
+    /// is a local fault. If a name does not resolve that did a moment ago, its server is out of
+    /// reach, and it may pass.
+    fn attribute_silence(&self, result: &mut FetchResult, now: Timestamp) {
+        let asked = result.final_url.as_deref().unwrap_or_else(|| self.url());
+        match self.selector.take_sign(asked, Sign::of(result), now) {
+            Some(Silence::Uplink) => {
+                let what = result.message.take().unwrap_or_else(|| result.outcome.to_string());
+                result.message = Some(format!("no site answers this machine: {what}"));
+                result.outcome = Outcome::Local;
+            }
+            Some(Silence::AnsweringSite) if result.outcome == Outcome::Dns => {
+                result.message.get_or_insert_with(|| Outcome::Dns.to_string());
+                result.outcome = Outcome::Network;
+            }
+            _ => {}
+        }
+    }
+
     fn local_fault(&mut self, message: Option<String>, now: Timestamp) {
         self.last.message = message.unwrap_or_else(|| Outcome::Local.to_string());
+        let uplink = &self.selector.state().uplink;
+        if uplink.lost_since(now).is_some() {
+            (self.redirects.target, self.redirects.followed) = (None, 0);
+            self.next = NextStep::DecideAfter(uplink.wait(now).unwrap_or(now));
+            return;
+        }
         if self.tried.local_faults >= self.selector.visit_settings().max_local_faults {
             let _ = self.fail(ErrorType::Known(ErrorKind::LocalFault), now);
             return;

@@ -244,7 +244,7 @@ pub enum WaitReason {
     Probe,
     /// Another visit tries out the host, whose pause is over.
     Trial,
-    /// This machine is at its limits.
+    /// This machine is at its limits, or no site answers it.
     LocalFault,
     /// The host's pace does not admit the request yet.
     Pace,

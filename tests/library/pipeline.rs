@@ -3,7 +3,7 @@
 //! user agent stands for stealth.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -998,4 +998,78 @@ async fn a_request_of_a_process_that_was_stopped_is_charged_to_nobody_and_made_a
     assert!(report.success && report.requests == 1, "{report:?}");
     let attempts = sink.all();
     assert_eq!((attempts.len(), attempts[0].error_type.as_ref()), (1, None), "{attempts:?}");
+}
+
+/// A network that carries nothing while `is_dead`, and the requests that it did not carry.
+#[derive(Default)]
+struct Network {
+    is_dead: AtomicBool,
+    lost: AtomicUsize,
+}
+
+impl Fetcher for Network {
+    fn name(&self) -> &str {
+        "direct_access"
+    }
+
+    fn renders(&self) -> bool {
+        false
+    }
+
+    fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
+        Box::pin(async move {
+            if self.is_dead.load(Ordering::Relaxed) {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                let took = Duration::from_secs(2);
+                tokio::time::sleep(took).await;
+                return Err(FetchError::new(ErrorKind::NetworkError, "no answer", took));
+            }
+            let html = format!("<h1>Opening hours</h1>{}", "<p>The museum is open.</p>".repeat(40));
+            let headers = vec![Header::new("content-type", "text/html")];
+            Ok(Response::new(200, headers, Body::in_memory(html.into_bytes()), request.url.clone()))
+        })
+    }
+}
+
+/// A crawl of forty hosts lost a link of each of them while its own line was dead.
+#[tokio::test(start_paused = true)]
+async fn links_wait_for_the_connection_of_this_machine_and_for_robots_txt_too() {
+    let (sink, clock) = (RecordingSink::default(), Arc::new(Clock::fixed(Timestamp::now())));
+    let selector = Selector::builder().without_pace().sink(sink.clone()).clock(Arc::clone(&clock));
+    let selector = selector.visits(visits()).fetcher(FetcherSpec::by_name("direct_access"));
+    let network = Arc::new(Network::default());
+    let pipeline = Pipeline::builder(Arc::new(selector.build().unwrap()))
+        .fetcher(Arc::<Network>::clone(&network))
+        .robots(RobotsTxt::new(Arc::<Network>::clone(&network), "fetchwise"))
+        .build()
+        .unwrap();
+    let fetch = async |site: usize, path: &str| {
+        let link = Link::new(format!("http://site{site}.org/{path}"));
+        pipeline.fetch(&Link { robots: RobotsUse::Obey, ..link }).await
+    };
+    // The selector's clock goes as tokio's does.
+    let ticks = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            clock.set(clock.now().saturating_add(Duration::from_millis(100)));
+        }
+    });
+    for site in 0..8 {
+        assert!(fetch(site, "a").await.success);
+    }
+    network.is_dead.store(true, Ordering::Relaxed);
+    let outage = async {
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert!(pipeline.selector().connection_lost_since().is_some());
+        network.is_dead.store(false, Ordering::Relaxed);
+    };
+    // Eight sites that are known, and two whose robots.txt comes first.
+    let pages = futures_util::future::join_all((0..10).map(|site| fetch(site, "b")));
+    let (reports, ()) = tokio::join!(pages, outage);
+    ticks.abort();
+    assert!(reports.iter().all(|report| report.success), "{reports:?}");
+    let lost = network.lost.load(Ordering::Relaxed);
+    assert!((10..=10 + 4 + 24).contains(&lost), "one request every five seconds, not {lost}");
+    let failed = sink.all().iter().filter(|attempt| !attempt.success).count();
+    assert_eq!(failed, 4, "those before the fifth are the sites'");
 }

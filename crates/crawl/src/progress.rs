@@ -51,7 +51,7 @@ impl Progress {
         self.total.map(|total| total.saturating_sub(self.done))
     }
 
-    /// Returns the status of a run without a work queue.
+    /// Returns the status of a run without a work queue, whose connection is good.
     pub(crate) fn status(
         &self,
         remaining: RemainingTime,
@@ -59,6 +59,15 @@ impl Progress {
         at: Timestamp,
     ) -> CrawlStatus<'_> {
         let Self { total, done, ref totals } = *self;
-        CrawlStatus { total, done, totals, remaining, paused, queue_left: None, at }
+        CrawlStatus {
+            total,
+            done,
+            totals,
+            remaining,
+            paused,
+            queue_left: None,
+            connection_lost: None,
+            at,
+        }
     }
 }

@@ -370,6 +370,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             status.remaining.left = None;
             status.queue_left = self.feed.queue_left();
         }
+        status.connection_lost = self.pipeline.selector().connection_lost_since();
         self.sink.status(status);
     }
 

@@ -107,6 +107,9 @@ pub struct CrawlStatus<'a> {
     pub paused: Option<PauseSummary>,
     /// The number of links that a work queue still has, at all nodes; none without a queue.
     pub queue_left: Option<u64>,
+    /// Since when no site answers this machine, so that all links wait; none while its connection is
+    /// good.
+    pub connection_lost: Option<Timestamp>,
     /// The time of all this.
     pub at: Timestamp,
 }

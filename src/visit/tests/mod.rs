@@ -6,6 +6,7 @@ mod announcements;
 #[cfg(feature = "journal")]
 mod clock_steps;
 mod cross_site;
+mod lost_connection;
 #[cfg(test)]
 pub(crate) mod pace;
 mod redirects;

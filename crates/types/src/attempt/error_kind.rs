@@ -71,7 +71,7 @@ error_kinds! {
     InvalidUrl = "invalid_url",
     /// A waiting room.
     Queued = "queued",
-    /// The crawler's own machine was at its limits. Such an attempt is not recorded.
+    /// The crawler's own machine was at its limits, or had no connection. Such an attempt is not recorded.
     LocalFault = "local_fault",
     /// The host said "not now" to this address: with a 429, or with a block that says for how long,
     /// after it had served the same fetcher. It is about the crawler's speed, and not attributed to

@@ -57,6 +57,8 @@ pub(super) struct Progress {
     pub(super) total: Option<u64>,
     /// The number of links that a work queue still has, at all nodes; none without a queue.
     pub(super) queue_left: Option<u64>,
+    /// Since when no site answers this machine; none while its connection is good.
+    pub(super) connection_lost: Option<Timestamp>,
     /// The number of finished links, with those of an earlier run.
     pub(super) done: u64,
     /// The remaining time of the links that wait for no pause.
@@ -75,6 +77,7 @@ impl Progress {
         (self.total, self.done, self.queue_left) = (status.total, status.done, status.queue_left);
         (self.remaining, self.paused, self.now) =
             (status.remaining.clone(), status.paused, status.at);
+        self.connection_lost = status.connection_lost;
         let sum = status.totals;
         self.measure(sum.delivered + sum.missing + sum.not_delivered(), now);
     }
@@ -117,7 +120,13 @@ impl Progress {
         figures
             .extend(self.queue_left.map(|left| format!("{} left in the queue", HumanCount(left))));
         figures.extend(self.rate().map(rate));
-        figures.extend(self.remaining_text());
+        match self.connection_lost {
+            Some(since) => figures.push(format!(
+                "no site answers this machine since {}: waiting for its connection",
+                short_time(since, self.now)
+            )),
+            None => figures.extend(self.remaining_text()),
+        }
         figures
     }
 
@@ -369,6 +378,15 @@ mod tests {
         let begin = "1,259 done, 1,205 left in the queue, 43/s, paused links of 3 hosts, next trial in 6 min 40 s, ";
         assert!(status.starts_with(begin), "{status}");
         assert_eq!(progress.crawl_figures().left, Some(1_205));
+    }
+
+    #[test]
+    fn a_lost_connection_takes_the_place_of_the_remaining_time() {
+        let (mut progress, totals) = progress();
+        progress.connection_lost = Some(progress.now.moved_by(-90_000));
+        let status = progress.status(&totals);
+        let figures = "1,259/2,000, 43/s, no site answers this machine since 14:11:50Z: waiting for its connection, 1,179";
+        assert!(status.starts_with(figures), "{status}");
     }
 
     #[test]
