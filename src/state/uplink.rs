@@ -32,7 +32,7 @@ const SITES: usize = 5;
 const RECENT: Duration = Duration::from_secs(600);
 /// Time between two requests that try whether the uplink is back.
 const TRIAL_INTERVAL: Duration = Duration::from_secs(5);
-/// Time after which silence is the sites' again: nobody waits for a dead line for ever.
+/// Time after which silence is the sites' again, so that no crawl waits without end.
 const LONGEST: Duration = Duration::from_secs(3_600);
 /// Time after the last loss within which silence is the sites' own. If a firewall of several sites
 /// drops what this crawler sends too fast, its pace has to learn that.

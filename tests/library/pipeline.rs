@@ -12,7 +12,7 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::fetch::{Body, FetchError, FetchFuture, Fetcher, Limits, Request, Response};
-use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise::pipeline::{Link, LinkSlots, Pipeline, Report};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::Header;
 use fetchwise::robots::{RobotsTxt, RobotsUse};
@@ -1043,9 +1043,11 @@ async fn links_wait_for_the_connection_of_this_machine_and_for_robots_txt_too() 
         .robots(RobotsTxt::new(Arc::<Network>::clone(&network), "fetchwise"))
         .build()
         .unwrap();
+    let slots = LinkSlots::new(10);
     let fetch = async |site: usize, path: &str| {
         let link = Link::new(format!("http://site{site}.org/{path}"));
-        pipeline.fetch(&Link { robots: RobotsUse::Obey, ..link }).await
+        let slot = slots.take().await;
+        pipeline.fetch_in_slot(&Link { robots: RobotsUse::Obey, ..link }, &slot).await
     };
     // The selector's clock goes as tokio's does.
     let ticks = tokio::spawn(async move {
@@ -1061,15 +1063,17 @@ async fn links_wait_for_the_connection_of_this_machine_and_for_robots_txt_too() 
     let outage = async {
         tokio::time::sleep(Duration::from_secs(120)).await;
         assert!(pipeline.selector().connection_lost_since().is_some());
+        assert!(slots.try_take().is_none(), "no other link begins meanwhile");
         network.is_dead.store(false, Ordering::Relaxed);
     };
     // Eight sites that are known, and two whose robots.txt comes first.
-    let pages = futures_util::future::join_all((0..10).map(|site| fetch(site, "b")));
+    let pages = futures_util::future::join_all((0..10).rev().map(|site| fetch(site, "b")));
     let (reports, ()) = tokio::join!(pages, outage);
     ticks.abort();
     assert!(reports.iter().all(|report| report.success), "{reports:?}");
     let lost = network.lost.load(Ordering::Relaxed);
-    assert!((10..=10 + 4 + 24).contains(&lost), "one request every five seconds, not {lost}");
+    // Ten that were under way, a retry of each, and one every five seconds.
+    assert!((10 + 20..=10 + 10 + 24).contains(&lost), "{lost} requests");
     let failed = sink.all().iter().filter(|attempt| !attempt.success).count();
     assert_eq!(failed, 4, "those before the fifth are the sites'");
 }
