@@ -4,6 +4,7 @@
 mod adaptation;
 #[cfg(feature = "pipeline")]
 mod cache;
+#[cfg(feature = "json")]
 mod end_names;
 mod evidence_reference;
 #[cfg(all(feature = "identity", feature = "pipeline"))]
