@@ -11,9 +11,10 @@ const ErrorKind = Object.freeze(Object.fromEntries(_errorKinds().map((kind) => [
 // Node's and undici's codes; got and axios pass them on.
 const BY_CODE = {
   ENOTFOUND: 'dns_error',
-  EAI_AGAIN: 'dns_error',
-  EAI_FAIL: 'dns_error',
   EAI_NODATA: 'dns_error',
+  // No name server answered, or none that knows the name: the next lookup may succeed.
+  EAI_AGAIN: 'network_error',
+  EAI_FAIL: 'network_error',
   ETIMEDOUT: 'timeout',
   ESOCKETTIMEDOUT: 'timeout',
   ECONNABORTED: 'timeout',

@@ -190,6 +190,7 @@ test('a journal for several selectors, and its maintenance', async (t) => {
 test('errors of clients have kinds', async () => {
   assert.equal(Object.keys(ErrorKind).length, 29)
   assert.equal(errorKind(Object.assign(new Error('x'), { code: 'ENOTFOUND' })), 'dns_error')
+  assert.equal(errorKind(Object.assign(new Error('x'), { code: 'EAI_AGAIN' })), 'network_error')
   assert.equal(errorKind(new TypeError('fetch failed', { cause: Object.assign(new Error('x'), { code: 'ECONNRESET' }) })), 'network_error')
   assert.equal(errorKind(new Error('page.goto: net::ERR_CERT_DATE_INVALID at https://…')), 'tls_error')
   assert.equal(errorKind(AbortSignal.timeout(0).reason ?? new DOMException('late', 'TimeoutError')), 'timeout')

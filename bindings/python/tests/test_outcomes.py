@@ -18,7 +18,9 @@ from fetchwise import ErrorKind, error_kind
     [
         (TimeoutError(), ErrorKind.TIMEOUT),
         (asyncio.TimeoutError(), ErrorKind.TIMEOUT),
-        (socket.gaierror(-2, "Name or service not known"), ErrorKind.DNS_ERROR),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), ErrorKind.DNS_ERROR),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), ErrorKind.NETWORK_ERROR),
+        (socket.gaierror(socket.EAI_FAIL, "Non-recoverable failure"), ErrorKind.NETWORK_ERROR),
         (ssl.SSLError(1, "certificate verify failed"), ErrorKind.TLS_ERROR),
         (ConnectionResetError(), ErrorKind.NETWORK_ERROR),
         (asyncio.IncompleteReadError(b"", 7), ErrorKind.TRUNCATED),
@@ -46,6 +48,20 @@ def test_of_httpx() -> None:
         raise httpx.ConnectError("said") from socket.gaierror(-2, "Name or service not known")
     except httpx.ConnectError as error:
         assert error_kind(error) == "dns_error"
+
+
+def test_a_lookup_without_an_answer_may_succeed_later() -> None:
+    class NameResolutionError(Exception):
+        """What urllib3 raises for each failed lookup."""
+
+    for number, kind in {socket.EAI_AGAIN: "network_error", socket.EAI_NONAME: "dns_error"}.items():
+        try:
+            try:
+                raise NameResolutionError("failed to resolve") from socket.gaierror(number, "said")
+            except NameResolutionError:
+                raise ConnectionError("no retries left")  # noqa: B904
+        except ConnectionError as error:
+            assert error_kind(error) == kind
 
 
 def test_of_aiohttp() -> None:

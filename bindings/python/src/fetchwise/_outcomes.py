@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import itertools
 import socket
 import ssl
+from collections.abc import Iterator
 
 from ._fetchwise import FetchResult
 
@@ -124,6 +126,12 @@ _BY_WORDS = (
     ("curl: (3)", ErrorKind.INVALID_URL),
 )
 
+# No name server answered, or none that knows the name: the next lookup may succeed.
+_NO_ANSWER = {socket.EAI_AGAIN, socket.EAI_FAIL}
+
+# The most exceptions that are looked at.
+_WRAPPED = 6
+
 # No fetcher causes a shortage of this machine: descriptors, ports, memory, its network.
 _LOCAL_ERRNO = {12, 23, 24, 28, 99, 100, 101}
 
@@ -137,16 +145,19 @@ def error_kind(error: BaseException) -> ErrorKind:
     >>> fetchwise.error_kind(TimeoutError())
     <ErrorKind.TIMEOUT: 'timeout'>
     """
+    chain = list(itertools.islice(_chain(error), _WRAPPED))
+    # Most clients have one exception for any failed lookup.
+    if any(isinstance(seen, socket.gaierror) and seen.errno in _NO_ANSWER for seen in chain):
+        return ErrorKind.NETWORK_ERROR
+    return next((kind for seen in chain if (kind := _of(seen)) is not None), ErrorKind.NETWORK_ERROR)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yields an exception and those that it wraps: a client's may wrap a more specific one."""
     seen: BaseException | None = error
-    # A client's exception may wrap a more specific one.
-    for _ in range(4):
-        if seen is None:
-            break
-        kind = _of(seen)
-        if kind is not None:
-            return kind
+    while seen is not None:
+        yield seen
         seen = seen.__cause__ or seen.__context__
-    return ErrorKind.NETWORK_ERROR
 
 
 def _of(error: BaseException) -> ErrorKind | None:

@@ -14,9 +14,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dns_lookup::{LookupError, LookupErrorKind};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::upstream::{Upstream, UpstreamFailure};
@@ -36,9 +38,10 @@ pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>>
 /// A resolver of names. The default is [`SystemResolver`]; a crawler with its own DNS cache plugs
 /// it in here.
 pub trait Resolve: Send + Sync {
-    /// Returns the addresses of `host`, best first. An empty result counts as a name that does not
-    /// resolve. So does an error, unless it is a fault of this machine
-    /// ([`local_faults::is_local_fault`]).
+    /// Returns the addresses of `host`, best first. An empty result, or an error of the kind
+    /// [`io::ErrorKind::NotFound`], says that the name does not resolve, which is final. Another
+    /// error says that no server knew the answer: it may pass. See also
+    /// [`local_faults::is_local_fault`].
     fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a>;
 }
 
@@ -48,14 +51,26 @@ pub struct SystemResolver;
 
 impl Resolve for SystemResolver {
     fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a> {
+        let host = host.to_owned();
         Box::pin(async move {
-            match tokio::net::lookup_host((host, 0)).await {
-                Ok(found) => Ok(found.map(|address| address.ip()).collect()),
+            let found = spawn_blocking(move || dns_lookup::lookup_host(&host).map(Vec::from_iter));
+            match found.await.map_err(io::Error::other)? {
+                Ok(addresses) => Ok(addresses),
                 // Without a network, or without a descriptor for the query, every name is
                 // "unknown".
-                Err(error) => Err(local_faults::why_no_lookup().unwrap_or(error)),
+                Err(error) => Err(local_faults::why_no_lookup().unwrap_or_else(|| why(error))),
             }
         })
+    }
+}
+
+/// Returns the error of a [`Resolve`]: the system's has the same kind for each failed lookup.
+fn why(error: LookupError) -> io::Error {
+    match error.kind() {
+        LookupErrorKind::NoName | LookupErrorKind::NoData => {
+            io::Error::new(io::ErrorKind::NotFound, error)
+        }
+        _ => error.into(),
     }
 }
 
@@ -79,6 +94,15 @@ pub enum DialError {
         host: String,
         /// Message of the resolver.
         reason: String,
+    },
+    /// No name server answered, or none that knows the name.
+    #[error("cannot look up {host}: {error}")]
+    NoAnswer {
+        /// Requested host.
+        host: String,
+        /// Error of the resolver.
+        #[source]
+        error: io::Error,
     },
     /// No address accepted a connection.
     #[error("cannot connect to {host} ({address}): {error}")]
@@ -124,9 +148,10 @@ impl DialError {
         match self {
             Self::Refused { .. } => ErrorKind::RefusedAddress,
             Self::Dns { .. } => ErrorKind::DnsError,
-            Self::Connect { .. } | Self::Behind { .. } | Self::Local { .. } => {
-                ErrorKind::NetworkError
-            }
+            Self::NoAnswer { .. }
+            | Self::Connect { .. }
+            | Self::Behind { .. }
+            | Self::Local { .. } => ErrorKind::NetworkError,
             Self::Proxy { .. } => ErrorKind::ProxyError,
         }
     }
@@ -206,7 +231,7 @@ impl Dialer {
         host: &str,
     ) -> Result<TcpStream, DialError> {
         match self.check(host).await {
-            Ok(()) | Err(DialError::Dns { .. }) => {}
+            Ok(()) | Err(DialError::Dns { .. } | DialError::NoAnswer { .. }) => {}
             Err(refused) => return Err(refused),
         }
         let failed = |reason: String| DialError::Proxy { host: host.to_owned(), reason };
@@ -229,7 +254,8 @@ impl Dialer {
     /// fetchers that dial themselves and may use any of the addresses.
     ///
     /// # Errors
-    /// [`DialError::Refused`] if one of them is not allowed, [`DialError::Dns`] if there is none.
+    /// [`DialError::Refused`] if one of them is not allowed, [`DialError::Dns`] if there is none,
+    /// [`DialError::NoAnswer`] if that is not known.
     pub async fn check(&self, host: &str) -> Result<(), DialError> {
         let candidates = self.addresses(host).await?;
         match candidates.iter().find_map(|&address| self.guard.check(address).err()) {
@@ -246,8 +272,10 @@ impl Dialer {
             Err(_) => self.resolver.lookup(bare).await.map_err(|error| {
                 if local_faults::is_local_fault(&error) {
                     DialError::Local { host: host.to_owned(), error }
-                } else {
+                } else if error.kind() == io::ErrorKind::NotFound {
                     dns(host, error.to_string())
+                } else {
+                    DialError::NoAnswer { host: host.to_owned(), error }
                 }
             }),
         }
@@ -346,4 +374,25 @@ fn interleave_families(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
         }
     }
     ordered
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_system_says_that_a_name_cannot_exist() {
+        // No query leaves for it: a label is empty.
+        let error = SystemResolver.lookup("a..example").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_a_name_that_does_not_exist_is_not_found() {
+        for (code, is_unknown) in [(-2, true), (-5, true), (-3, false), (-4, false), (-10, false)] {
+            let kind = why(LookupError::new(code)).kind();
+            assert_eq!(kind == io::ErrorKind::NotFound, is_unknown, "{code}");
+        }
+    }
 }

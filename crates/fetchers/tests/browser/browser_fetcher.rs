@@ -146,7 +146,7 @@ impl Resolve for Names {
             match host {
                 "outside.test" => Ok(vec!["127.0.0.1".parse().unwrap()]),
                 "inside.test" => Ok(vec!["127.0.1.7".parse().unwrap()]),
-                _ => Err(std::io::Error::other("no such name")),
+                _ => Err(std::io::ErrorKind::NotFound.into()),
             }
         })
     }

@@ -35,7 +35,7 @@ impl Resolve for Names {
         Box::pin(async move {
             match is_known {
                 true => Ok(vec!["127.0.0.1".parse().unwrap()]),
-                false => Err(std::io::Error::other("no such name")),
+                false => Err(std::io::ErrorKind::NotFound.into()),
             }
         })
     }

@@ -42,7 +42,7 @@ impl Resolve for Names {
                 "open.test" => Ok(vec!["127.0.0.1".parse().unwrap()]),
                 "shut.test" => Ok(vec!["127.0.1.7".parse().unwrap()]),
                 "mixed.test" => Ok(vec!["127.0.0.1".parse().unwrap(), "10.0.0.1".parse().unwrap()]),
-                _ => Err(std::io::Error::other("no such name")),
+                _ => Err(std::io::ErrorKind::NotFound.into()),
             }
         })
     }

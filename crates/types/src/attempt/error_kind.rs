@@ -42,7 +42,7 @@ error_kinds! {
     EmptyContent = "empty_content",
     /// The deadline passed.
     Timeout = "timeout",
-    /// The connection failed or broke.
+    /// The connection failed or broke, or no name server answered.
     NetworkError = "network_error",
     /// 5xx or an unknown status above it; 408, 421 or 425.
     ServerError = "server_error",
@@ -54,7 +54,7 @@ error_kinds! {
     ClientError = "client_error",
     /// 401 or 407.
     AuthRequired = "auth_required",
-    /// The name does not resolve.
+    /// The name does not exist, or has no address.
     DnsError = "dns_error",
     /// The TLS handshake failed.
     TlsError = "tls_error",

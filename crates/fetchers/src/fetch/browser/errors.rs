@@ -6,7 +6,8 @@ use fetchwise_types::attempt::error_kind::ErrorKind;
 /// `network_error`.
 const KINDS: &[(&str, ErrorKind)] = &[
     ("ERR_NAME_", ErrorKind::DnsError),
-    ("ERR_DNS_", ErrorKind::DnsError),
+    // No name server answered, or none that knows the name.
+    ("ERR_NAME_RESOLUTION_FAILED", ErrorKind::NetworkError),
     ("ERR_ICANN_NAME_COLLISION", ErrorKind::DnsError),
     ("ERR_CERT_", ErrorKind::TlsError),
     ("ERR_CERTIFICATE_TRANSPARENCY_REQUIRED", ErrorKind::TlsError),
@@ -103,6 +104,8 @@ mod tests {
     fn network_errors_are_classified() {
         for (text, kind) in [
             ("net::ERR_NAME_NOT_RESOLVED", ErrorKind::DnsError),
+            ("net::ERR_NAME_RESOLUTION_FAILED", ErrorKind::NetworkError),
+            ("net::ERR_DNS_TIMED_OUT", ErrorKind::NetworkError),
             ("net::ERR_CERT_AUTHORITY_INVALID", ErrorKind::TlsError),
             ("net::ERR_SSL_PROTOCOL_ERROR", ErrorKind::TlsError),
             ("net::ERR_TUNNEL_CONNECTION_FAILED", ErrorKind::ProxyError),

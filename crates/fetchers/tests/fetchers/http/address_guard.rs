@@ -219,6 +219,24 @@ async fn a_name_that_does_not_resolve_is_a_dns_error() {
 }
 
 #[tokio::test]
+async fn a_lookup_without_an_answer_is_a_network_error() {
+    struct Silent;
+    impl Resolve for Silent {
+        fn lookup<'a>(&'a self, _: &'a str) -> LookupFuture<'a> {
+            Box::pin(async { Err(std::io::Error::other("no server answered")) })
+        }
+    }
+    bounded(async {
+        let fetcher = builder().resolver(Arc::new(Silent)).build().unwrap();
+        let url = "http://there.example/".parse().unwrap();
+        let error = get_with(&fetcher, &url, &limits()).await.unwrap_err();
+        assert!(error.kind == ErrorKind::NetworkError && !error.local, "{error:?}");
+        assert!(error.message.contains("there.example: no server answered"), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_resolver_that_hangs_is_cut_off_by_the_deadline() {
     struct Hangs;
     impl Resolve for Hangs {
