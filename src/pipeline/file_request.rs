@@ -37,6 +37,13 @@ use fetchwise_types::registry::FetcherId;
 use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 
+/// The wait before a request is made again that this machine is to blame for.
+const LOCAL_FAULT_WAIT: Duration = Duration::from_millis(250);
+/// The waits before a request is made again whose connection failed. They outlast the restart of a
+/// server, and a short outage of the name servers.
+const LOST_CONNECTION_WAITS: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(16)];
+
 /// The response with a file, or the failure of its request.
 pub(super) type FileResult = Result<Response, FetchError>;
 
@@ -90,8 +97,39 @@ impl<'l, 'p> FileRequests<'l, 'p> {
         self.link_slot.leave_during(turn).await
     }
 
-    /// Requests the file at `location`, once each host of the chain admits it.
+    /// Requests the file at `location`, again if its connection failed: all links that need the file
+    /// end if it does not come. A request that this machine is to blame for is made once more, and
+    /// again for as long as no site can be reached.
     pub(super) async fn request(
+        &mut self,
+        robots: &RobotsTxt,
+        location: &Url,
+        size: FileSize,
+    ) -> Result<FileResult, Refusal> {
+        let selector = &self.pipeline.selector;
+        let is_retried = selector.visit_settings().max_retries > 0;
+        let mut waits = LOST_CONNECTION_WAITS.into_iter().filter(|_| is_retried);
+        let mut is_second = false;
+        loop {
+            match self.request_once(robots, location, size).await? {
+                Err(error)
+                    if error.local
+                        && (!is_second || selector.connection_lost_since().is_some()) =>
+                {
+                    tokio::time::sleep(LOCAL_FAULT_WAIT).await;
+                    is_second = true;
+                }
+                Err(error) if error.kind == ErrorKind::NetworkError && !error.local => {
+                    let Some(wait) = waits.next() else { return Ok(Err(error)) };
+                    self.wait_for(tokio::time::sleep(wait)).await;
+                }
+                answer => return Ok(answer),
+            }
+        }
+    }
+
+    /// Requests the file at `location`, once each host of the chain admits it.
+    async fn request_once(
         &mut self,
         robots: &RobotsTxt,
         location: &Url,

@@ -20,8 +20,6 @@ use fetchwise_types::consent::Term;
 use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::time::Timestamp;
 
-/// The wait before a request is made again that this machine is to blame for.
-const LOCAL_FAULT_WAIT: Duration = Duration::from_millis(250);
 /// The beginning that is read, of at most 8 MiB as they are sent.
 const SIZE: FileSize = FileSize { enough: Some(MAX_READ as u64), max: 8 << 20 };
 
@@ -133,37 +131,19 @@ async fn request_rules(
     if let Some(rules) = robots.known(origin, selector.now()) {
         return Ok(rules);
     }
-    let mut retries = selector.visit_settings().max_retries;
-    let mut is_second = false;
-    let answer = loop {
-        match files.request(robots, location, SIZE).await {
-            // A request that this machine is to blame for is made once more, and again for as long
-            // as no site can be reached.
-            Ok(Err(error))
-                if error.local && (!is_second || selector.connection_lost_since().is_some()) =>
-            {
-                tokio::time::sleep(LOCAL_FAULT_WAIT).await;
-                is_second = true;
-            }
-            // One lost connection would cost all links of the origin.
-            Ok(Err(error))
-                if error.kind == ErrorKind::NetworkError && !error.local && retries > 0 =>
-            {
-                retries -= 1
-            }
-            Ok(answer) => break answer,
-            Err(Refusal { to, why: RedirectRefusal::Paused(until) }) if to != *location => {
-                // No other link needs to ask where the file is.
-                let message = format!(
-                    "the host {}, to which it redirects, is paused",
-                    to.host_str().unwrap_or_default()
-                );
-                let rules =
-                    Rules::unknown_until(until, Unknown { kind: ErrorKind::RateLimited, message });
-                return Ok(robots.keep(origin, rules));
-            }
-            Err(refusal) => return Err(refusal.report(location, selector.now())),
+    let answer = match files.request(robots, location, SIZE).await {
+        Ok(answer) => answer,
+        Err(Refusal { to, why: RedirectRefusal::Paused(until) }) if to != *location => {
+            // No other link needs to ask where the file is.
+            let message = format!(
+                "the host {}, to which it redirects, is paused",
+                to.host_str().unwrap_or_default()
+            );
+            let rules =
+                Rules::unknown_until(until, Unknown { kind: ErrorKind::RateLimited, message });
+            return Ok(robots.keep(origin, rules));
         }
+        Err(refusal) => return Err(refusal.report(location, selector.now())),
     };
     if let Err(error) = &answer
         && error.local

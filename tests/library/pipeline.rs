@@ -1077,3 +1077,43 @@ async fn links_wait_for_the_connection_of_this_machine_and_for_robots_txt_too() 
     let failed = sink.all().iter().filter(|attempt| !attempt.success).count();
     assert_eq!(failed, 4, "those before the fifth are the sites'");
 }
+
+/// The first contact decided about all links of a host: one that was down for half a second lost
+/// them.
+#[tokio::test(start_paused = true)]
+async fn links_of_a_host_that_is_down_at_first_contact_outlast_its_restart() {
+    let selector = Selector::builder().without_pace().visits(visits());
+    let selector = selector.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap();
+    let network = Arc::new(Network::default());
+    let pipeline = Pipeline::builder(Arc::new(selector))
+        .fetcher(Arc::<Network>::clone(&network))
+        .robots(RobotsTxt::new(Arc::<Network>::clone(&network), "fetchwise"))
+        .build()
+        .unwrap();
+    let slots = LinkSlots::new(5);
+    let fetch_all = async |host: &str| {
+        let links = (0..5).map(async |page| {
+            let link = Link::new(format!("http://{host}/{page}"));
+            let slot = slots.take().await;
+            pipeline.fetch_in_slot(&Link { robots: RobotsUse::Obey, ..link }, &slot).await
+        });
+        futures_util::future::join_all(links).await
+    };
+    network.is_dead.store(true, Ordering::Relaxed);
+    let restart = async || {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(slots.try_take().is_some(), "other links go on meanwhile");
+        network.is_dead.store(false, Ordering::Relaxed);
+    };
+    let (reports, ()) = tokio::join!(fetch_all("late.example"), restart());
+    assert!(reports.iter().all(|report| report.success), "{reports:?}");
+    assert_eq!(network.lost.swap(0, Ordering::Relaxed), 3, "one link asks for all");
+
+    network.is_dead.store(true, Ordering::Relaxed);
+    let begun = tokio::time::Instant::now();
+    for report in fetch_all("gone.example").await {
+        assert_eq!(report.error_type, Some("network_error"), "{report:?}");
+    }
+    assert_eq!(begun.elapsed(), Duration::from_secs(4 * 2 + 1 + 4 + 16));
+    assert_eq!(network.lost.load(Ordering::Relaxed), 4);
+}

@@ -13,6 +13,7 @@ use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::pipeline::{Link, Pipeline, Report};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::robots::{RobotsTxt, RobotsUse};
+use fetchwise::selector::VisitSettings;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_testsite::origin::{Origin, Site};
 
@@ -48,6 +49,8 @@ impl World {
             .without_pace()
             .around(BEGIN)
             .clock(Arc::clone(&clock))
+            // A lost connection ends the link at once.
+            .visits(VisitSettings { max_retries: 0, ..VisitSettings::default() })
             .sink(sink.clone());
         let selector =
             Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
