@@ -7,7 +7,11 @@ use url::Url;
 use super::Selector;
 use crate::state::uplink::{Sign, Silence};
 use crate::trace;
+use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::time::Timestamp;
+
+/// Time for which a host that has answered is waited for.
+const LATELY_MS: i64 = 600_000;
 
 impl Selector {
     /// Returns since when no site answers this machine; `None` while its connection is good.
@@ -30,6 +34,23 @@ impl Selector {
         if is_lost != was_lost {
             trace::connection(is_lost);
         }
+        self.take_sign_of_host(url, sign, silence, now);
         silence
+    }
+
+    /// Notes whether the host of `url` answers. One that has done so lately may be overloaded, and
+    /// its pace waits for it; without a pace nothing does.
+    fn take_sign_of_host(&self, url: &Url, sign: Sign, whose: Option<Silence>, now: Timestamp) {
+        let host = domain_of(url.host_str().unwrap_or_default());
+        match (sign, whose) {
+            (Sign::Answered, _) => self.state.silent_hosts.answered(host),
+            (Sign::Silence, Some(Silence::AnsweringSite | Silence::OtherSite)) => {
+                let lately = now.moved_by(-LATELY_MS);
+                if self.pace().is_some_and(|pace| !pace.has_served_since(host, lately, now)) {
+                    self.state.silent_hosts.add(host, now);
+                }
+            }
+            _ => {}
+        }
     }
 }

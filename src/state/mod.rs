@@ -17,6 +17,7 @@ pub(crate) mod host_events;
 pub(crate) mod host_pauses;
 pub(crate) mod link_backoff;
 pub(crate) mod repeated_pages;
+pub(crate) mod silent_hosts;
 pub(crate) mod single_flight;
 pub(crate) mod sweep_trigger;
 pub(crate) mod uplink;
@@ -32,6 +33,8 @@ pub(crate) struct State {
     pub(crate) links: link_backoff::LinkBackoff,
     /// Hosts at risk.
     pub(crate) hosts: host_pauses::HostPauses,
+    /// Hosts that answer nothing.
+    pub(crate) silent_hosts: silent_hosts::SilentHosts,
     /// Wakes visits that wait for a request of a host to end.
     pub(crate) capacity: host_events::HostEvents,
     /// Wakes visits that wait for the end of a hold, when somebody ends it early.

@@ -20,7 +20,7 @@ use crate::state::single_flight::{FlightRole, Lead};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Arm, ErrorType};
 use fetchwise_types::decision::{Decision, Rule, Selection, Source};
-use fetchwise_types::registry::FetcherId;
+use fetchwise_types::registry::{Class, FetcherId};
 use fetchwise_types::time::Timestamp;
 
 /// Maximum time for which a trial that neither ends nor is dropped holds off others.
@@ -119,6 +119,36 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 self.next = NextStep::Decide;
             }
             return step;
+        }
+    }
+
+    /// Makes no more requests of a host that answers nothing to anybody: only an archive may have
+    /// its pages.
+    pub(super) fn leave_silent_host(&mut self, now: Timestamp) {
+        let silent = match &self.next {
+            NextStep::Ended(_) => None,
+            _ if self.redirects.target.is_some() => None,
+            _ => self.selector.state().silent_hosts.left_alone(self.domain(), now),
+        };
+        let Some(silent) = silent else { return };
+        for (fetcher, spec) in self.selector.candidates() {
+            if spec.class != Class::Archive {
+                self.tried.excluded.insert(fetcher);
+            }
+        }
+        if self.last.error.is_none() {
+            self.last.error = Some(ErrorType::Known(ErrorKind::NetworkError));
+            self.last.message = format!(
+                "no answer to {} requests of {} in {} s; it is asked again five minutes after the last one",
+                silent.requests,
+                self.domain(),
+                now.since(silent.since).as_secs(),
+            );
+        }
+        if let NextStep::Repeat(selection, _) = &self.next
+            && self.tried.excluded.contains(selection.fetcher)
+        {
+            self.next = NextStep::Decide;
         }
     }
 

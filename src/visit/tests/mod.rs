@@ -10,6 +10,7 @@ mod lost_connection;
 #[cfg(test)]
 pub(crate) mod pace;
 mod redirects;
+mod silent_hosts;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
