@@ -18,11 +18,11 @@ use crate::state::sweep_trigger::SweepTrigger;
 use fetchwise_types::time::Timestamp;
 
 /// Requests without an answer, and the time between the first and the last, after which a host is
-/// left alone. A restart takes less.
+/// gone. A restart takes less.
 const REQUESTS: u32 = 4;
 const SILENCE: Duration = Duration::from_secs(20);
-/// Time after the last request for which it is left alone.
-const LEFT_ALONE: Duration = Duration::from_secs(5 * 60);
+/// Time after the last request for which it counts as gone.
+const GONE_FOR: Duration = Duration::from_secs(5 * 60);
 /// Number of hosts from which on those that may be asked again are dropped.
 const HOSTS_BEFORE_SCAN: usize = 1_000;
 
@@ -56,12 +56,12 @@ impl SilentHosts {
     /// Records a request of `host` without an answer.
     pub(crate) fn add(&self, host: &str, now: Timestamp) {
         if self.sweep.is_due(self.hosts.len()) {
-            self.hosts.retain(|_, silent| now.since(silent.last) < LEFT_ALONE);
+            self.hosts.retain(|_, silent| now.since(silent.last) < GONE_FOR);
             self.sweep.done(self.hosts.len());
         }
         let first = SilentHost { since: now, requests: 0, last: now };
         let mut silent = self.hosts.entry(host.into()).or_insert(first);
-        if now.since(silent.last) >= LEFT_ALONE {
+        if now.since(silent.last) >= GONE_FOR {
             *silent = first;
         }
         silent.requests = silent.requests.saturating_add(1);
@@ -77,14 +77,14 @@ impl SilentHosts {
         }
     }
 
-    /// Returns the silence of `host`, if it is to be left alone.
-    pub(crate) fn left_alone(&self, host: &str, now: Timestamp) -> Option<SilentHost> {
+    /// Returns the silence of `host`, if it counts as gone.
+    pub(crate) fn gone(&self, host: &str, now: Timestamp) -> Option<SilentHost> {
         if self.len.load(Ordering::Acquire) == 0 {
             return None;
         }
         let silent = *self.hosts.get(host)?;
         let is_long = silent.requests >= REQUESTS && silent.last.since(silent.since) >= SILENCE;
-        (is_long && now.since(silent.last) < LEFT_ALONE).then_some(silent)
+        (is_long && now.since(silent.last) < GONE_FOR).then_some(silent)
     }
 }
 
@@ -97,28 +97,28 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_left_alone_after_several_requests_and_some_time_until_it_answers() {
+    fn a_host_is_gone_after_several_requests_and_some_time_until_it_answers() {
         let hosts = SilentHosts::default();
-        assert_eq!(hosts.left_alone("a.org", after(0)), None);
+        assert_eq!(hosts.gone("a.org", after(0)), None);
         // At once, as those that were in flight together.
         (0..9).for_each(|_| hosts.add("a.org", after(0)));
         // Over some time, but not often.
         (0..3).for_each(|n| hosts.add("b.org", after(15 * n)));
-        assert_eq!(hosts.left_alone("a.org", after(30)), None);
-        assert_eq!(hosts.left_alone("b.org", after(30)), None);
+        assert_eq!(hosts.gone("a.org", after(30)), None);
+        assert_eq!(hosts.gone("b.org", after(30)), None);
         hosts.add("a.org", after(20));
-        let silent = hosts.left_alone("a.org", after(30)).unwrap();
+        let silent = hosts.gone("a.org", after(30)).unwrap();
         assert_eq!((silent.since, silent.requests), (after(0), 10));
         hosts.answered("b.org");
-        assert!(hosts.left_alone("a.org", after(319)).is_some());
+        assert!(hosts.gone("a.org", after(319)).is_some());
         // It is asked again later, and once more it takes several requests.
-        assert_eq!(hosts.left_alone("a.org", after(320)), None);
+        assert_eq!(hosts.gone("a.org", after(320)), None);
         hosts.add("a.org", after(320));
-        assert_eq!(hosts.left_alone("a.org", after(320)), None);
+        assert_eq!(hosts.gone("a.org", after(320)), None);
         (0..4).for_each(|n| hosts.add("a.org", after(320 + 10 * n)));
-        assert!(hosts.left_alone("a.org", after(350)).is_some());
+        assert!(hosts.gone("a.org", after(350)).is_some());
         hosts.answered("a.org");
-        assert_eq!(hosts.left_alone("a.org", after(350)), None);
+        assert_eq!(hosts.gone("a.org", after(350)), None);
         assert_eq!(hosts.len.load(Ordering::Acquire), 0);
     }
 

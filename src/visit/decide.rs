@@ -128,7 +128,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let silent = match &self.next {
             NextStep::Ended(_) => None,
             _ if self.redirects.target.is_some() => None,
-            _ => self.selector.state().silent_hosts.left_alone(self.domain(), now),
+            _ => self.selector.state().silent_hosts.gone(self.domain(), now),
         };
         let Some(silent) = silent else { return };
         for (fetcher, spec) in self.selector.candidates() {
