@@ -21,6 +21,7 @@ use super::{CrawlDelayCut, GRACE, Pipeline, Report};
 use crate::backoff::retry_after;
 use crate::selector::Selector;
 use crate::state::host_pauses::PauseReason;
+use crate::state::proxies::ProxyFaults;
 use crate::state::uplink::{Sign, Silence};
 use crate::visit::pace_permit::PacePermit;
 use crate::visit::passage::Passage;
@@ -110,8 +111,18 @@ impl<'l, 'p> FileRequests<'l, 'p> {
         let is_retried = selector.visit_settings().max_retries > 0;
         let mut waits = LOST_CONNECTION_WAITS.into_iter().filter(|_| is_retried);
         let mut is_second = false;
+        let fetcher = self.fetcher(robots);
+        let mut proxy_faults = ProxyFaults::default();
         loop {
             match self.request_once(robots, location, size).await? {
+                Err(error) if error.kind == ErrorKind::ProxyError && !error.local && is_retried => {
+                    let proxies = &selector.state().proxies;
+                    let Some(wait) = proxies.failed(fetcher, &mut proxy_faults, selector.now())
+                    else {
+                        return Ok(Err(error));
+                    };
+                    tokio::time::sleep(wait).await;
+                }
                 Err(error)
                     if error.local
                         && (!is_second || selector.connection_lost_since().is_some()) =>
@@ -126,6 +137,11 @@ impl<'l, 'p> FileRequests<'l, 'p> {
                 answer => return Ok(answer),
             }
         }
+    }
+
+    /// Returns the fetcher of files, as the selector knows it.
+    fn fetcher(&self, robots: &RobotsTxt) -> FetcherId {
+        self.pipeline.selector.fetcher_id(robots.fetcher().name()).unwrap_or(FetcherId(0))
     }
 
     /// Requests the file at `location`, once each host of the chain admits it.
@@ -144,7 +160,7 @@ impl<'l, 'p> FileRequests<'l, 'p> {
             max_in_memory: MAX_READ,
             ..pipeline.limits.clone()
         };
-        let fetcher = selector.fetcher_id(robots.fetcher().name()).unwrap_or(FetcherId(0));
+        let fetcher = self.fetcher(robots);
         let hosts = FileHosts {
             passage: &mut self.passage,
             fetcher,
@@ -180,6 +196,9 @@ impl<'l, 'p> FileRequests<'l, 'p> {
             && error.stopped
         {
             return Err(Refusal::of(refused, location));
+        }
+        if answer.is_ok() {
+            selector.state().proxies.passed(fetcher);
         }
         let answer = of_connection(selector, location, answer);
         hosts.charge(location, &answer, sent);

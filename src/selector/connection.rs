@@ -20,8 +20,12 @@ impl Selector {
     /// site answers in between: they time out, their connections fail, or their names do not
     /// resolve. Until one answers again, such failures count against nobody, and one request goes
     /// out every five seconds. After an hour they count as before.
+    ///
+    /// A proxy that passes nothing any more loses the connection, too, for visits without another
+    /// fetcher and for a quarter of an hour.
     pub fn connection_lost_since(&self) -> Option<Timestamp> {
-        self.state.uplink.lost_since(self.now())
+        let now = self.now();
+        self.state.uplink.lost_since(now).or_else(|| self.state.proxies.waited_for(now))
     }
 
     /// Takes what a request of `url` says about this machine's connection. Returns whose silence it

@@ -16,6 +16,7 @@ pub(crate) mod cross_site_pages;
 pub(crate) mod host_events;
 pub(crate) mod host_pauses;
 pub(crate) mod link_backoff;
+pub(crate) mod proxies;
 pub(crate) mod repeated_pages;
 pub(crate) mod silent_hosts;
 pub(crate) mod single_flight;
@@ -33,6 +34,8 @@ pub(crate) struct State {
     pub(crate) links: link_backoff::LinkBackoff,
     /// Hosts at risk.
     pub(crate) hosts: host_pauses::HostPauses,
+    /// Proxies that fail.
+    pub(crate) proxies: proxies::Proxies,
     /// Hosts that answer nothing.
     pub(crate) silent_hosts: silent_hosts::SilentHosts,
     /// Wakes visits that wait for a request of a host to end.

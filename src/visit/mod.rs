@@ -49,6 +49,7 @@ use crate::metrics::recorder::ProbeEnd;
 use crate::metrics::recorder::VisitTimer;
 use crate::router::Mode;
 use crate::selector::Selector;
+use crate::state::proxies::ProxyFaults;
 use crate::state::single_flight::Follower;
 use crate::trace::Span;
 use fetchwise_types::attempt::bounds::link_name;
@@ -158,6 +159,7 @@ struct Tried {
     retries: u32,
     timeouts: u32,
     local_faults: u32,
+    proxy_faults: ProxyFaults,
     /// What the last failure hints at.
     hint: Option<Hint>,
     /// The arm of the first decision, if there was a choice, and the fetcher that the other arm
@@ -289,6 +291,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 retries: 0,
                 timeouts: 0,
                 local_faults: 0,
+                proxy_faults: ProxyFaults::default(),
                 hint: None,
                 arm: None,
                 shadow: None,

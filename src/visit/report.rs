@@ -20,6 +20,7 @@ use crate::state::uplink::{Sign, Silence};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Arm, ErrorType, Hint};
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
+use fetchwise_types::registry::Class;
 use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 
@@ -52,6 +53,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let sent =
             SentRequest { span: &span, selection, by, at, is_probe, now: self.selector.now() };
         self.attribute_silence(&mut result, sent.now);
+        if result.status.is_some() {
+            self.selector.state().proxies.passed(selection.fetcher);
+        }
         if result.outcome == Outcome::Local {
             // A follower may have more luck.
             drop(claims);
@@ -203,6 +207,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             return;
         }
         claims.settle(self.host());
+        if kind == Some(ErrorKind::ProxyError)
+            && let Some(wait) = self.wait_for_proxy(sent)
+        {
+            self.last.error = Some(error);
+            self.next = NextStep::DecideAfter(sent.now.saturating_add(wait));
+            return;
+        }
         self.tried.attempts += 1;
         if result.is_refused
             || kind == Some(ErrorKind::NetworkBlock) && self.is_refused_to_browsers(sent)
@@ -238,6 +249,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if !matches!(self.next, NextStep::Ended(_)) {
             self.next = NextStep::Decide;
         }
+    }
+
+    /// Returns how long the visit waits for the proxy, or the service, that has just failed; `None`
+    /// if it has another fetcher, or has waited long enough.
+    fn wait_for_proxy(&mut self, sent: &SentRequest<'_>) -> Option<Duration> {
+        let (selector, failed) = (self.selector.clone(), sent.selection.fetcher);
+        let has_other = selector
+            .candidates()
+            .any(|(fetcher, _)| fetcher != failed && !self.tried.excluded.contains(fetcher));
+        let is_retried = selector.visit_settings().max_retries > 0;
+        if has_other || !is_retried || sent.by.class == Class::Archive {
+            return None;
+        }
+        selector.state().proxies.failed(failed, &mut self.tried.proxy_faults, sent.now)
     }
 
     /// Returns whether the crawler's network, which put a page in place of this one, does so for

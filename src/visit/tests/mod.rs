@@ -9,6 +9,7 @@ mod cross_site;
 mod lost_connection;
 #[cfg(test)]
 pub(crate) mod pace;
+mod proxies;
 mod redirects;
 mod silent_hosts;
 use std::sync::{Arc, Mutex};
