@@ -191,6 +191,15 @@ pub(super) fn is_no_http2(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
+/// Returns whether a response broke the rules of HTTP/2, such as one with the header `Connection`,
+/// and its connection is none the worse for it. Servers that pass on the headers of another one
+/// send them, and browsers show such pages.
+pub(super) fn is_malformed_http2(error: &(dyn Error + 'static)) -> bool {
+    find::<h2::Error>(error).is_some_and(|error| {
+        error.is_library() && error.is_reset() && error.reason() == Some(Reason::PROTOCOL_ERROR)
+    })
+}
+
 /// Returns whether the server announced, in HTTP/2, that it closes the connection and did not
 /// process this request.
 pub(super) fn is_graceful_goodbye(error: &(dyn Error + 'static)) -> bool {

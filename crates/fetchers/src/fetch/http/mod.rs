@@ -556,10 +556,12 @@ fn is_misdirected(response: &http::Response<Incoming>) -> bool {
 }
 
 /// Returns whether the server wants HTTP/1.1: it says so, or it does not speak HTTP/2 although it
-/// agreed to.
+/// agreed to, or only nearly.
 fn wants_http1(error: &Error) -> bool {
     let has_served = || ConnectionCounters::of_error(error).is_some_and(|link| link.has_served());
-    failure::requires_http1(error) || failure::is_no_http2(error) && !has_served()
+    failure::requires_http1(error)
+        || failure::is_malformed_http2(error)
+        || failure::is_no_http2(error) && !has_served()
 }
 
 /// Returns whether the server closed a kept connection instead of responding. It may have read the

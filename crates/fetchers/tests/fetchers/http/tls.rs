@@ -285,7 +285,7 @@ async fn http_2_has_the_same_limits() {
         let tls = Tls::speaking("h2").await;
         let fetcher = tls.fetcher();
         for path in [
-            "/header?70000",
+            "/header?270000",
             "/header?400000",
             "/header?600000",
             "/header?1100000",
@@ -467,6 +467,47 @@ async fn a_server_that_wants_http_1_gets_it_and_is_remembered() {
                 "{name}: the host is known, and its connection kept"
             );
         }
+    })
+    .await;
+}
+
+/// Servers that pass on the headers of another one send `Connection` or `Upgrade` over HTTP/2. Each
+/// such page of a host was lost.
+#[tokio::test]
+async fn a_malformed_response_over_http_2_is_asked_for_over_http_1() {
+    const STATUS_200: u8 = 0x88;
+    let good = [h2_frame(4, 0, 0, b""), h2_frame(1, 5, 1, &[STATUS_200])].concat();
+    let with_connection = [&[STATUS_200, 0, 10][..], b"connection", &[10], b"keep-alive"].concat();
+    let malformed = h2_frame(1, 5, 3, &with_connection);
+    bounded(async {
+        let tls = Tls::serving("h2,http/1.1", move |mut stream| {
+            let answers = [good.clone(), malformed.clone()];
+            async move {
+                if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+                    return serve_http1(stream).await;
+                }
+                let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+                let mut seen = Vec::new();
+                for answer in answers {
+                    while !contains_request(&seen) {
+                        if !matches!(stream.read_buf(&mut seen).await, Ok(1..)) {
+                            return;
+                        }
+                    }
+                    seen = preface.to_vec();
+                    let _ = stream.write_all(&answer).await;
+                }
+                while let Ok(1..) = stream.read_buf(&mut seen).await {}
+            }
+        })
+        .await;
+        let fetcher = tls.fetcher();
+        let first = get_with(&fetcher, &tls.url("/robots.txt"), &limits()).await.unwrap();
+        assert_eq!((first.status, first.unanswered.len()), (200, 0));
+        let page = get_with(&fetcher, &tls.url("/"), &limits()).await.unwrap();
+        assert_eq!((body(&page), page.unanswered.len()), (b"h1".to_vec(), 1));
+        let next = get_with(&fetcher, &tls.url("/next"), &limits()).await.unwrap();
+        assert_eq!((body(&next), next.unanswered.len()), (b"h1".to_vec(), 0), "it is remembered");
     })
     .await;
 }
