@@ -3,11 +3,11 @@
 //!
 //! Owns: the rewriting of a head, and the point in a connection at which a head begins.
 //!
-//! Invariants: only a head is rewritten, and only one that the parser would refuse. A length that
-//! is a number, and a transfer coding, are never touched: where a body ends is decided in one
-//! place, by the parser. A head that does not end within [`MAX_HEAD`] is passed on as it is.
+//! Invariants: only a head is rewritten, and only one that the parser would refuse, or whose
+//! transfer coding is none. A length that is a number, and a coding, are never touched: where a
+//! body ends is decided in one place, by the parser. A head that does not end within [`MAX_HEAD`] is passed on as it is.
 //!
-//! Must not know: requests, and what a header means, except for `Content-Length`.
+//! Must not know: requests, and what a header means, except for those that frame the body.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -221,16 +221,25 @@ fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
 fn readable(head: &[u8]) -> Option<Vec<u8>> {
     let start = &head[slop(head)..];
     let line_end = memchr::memchr2(b'\r', b'\n', start)?;
-    let status = status_line(&start[..line_end])?;
+    let mut status = status_line(&start[..line_end])?;
     let lines = logical_lines(&start[line_end..]);
     let has_length = !is_invalid_length(&lines);
+    let has_coding = !is_without_coding(&lines);
+    // HTTP/1.0 has no transfer codings, and a server that uses one means it.
+    let is_newer = status.starts_with(b"HTTP/1.0") && lines.iter().any(|line| is_chunked(line));
+    if is_newer {
+        status[7] = b'1';
+    }
     let is_plain = status == start[..line_end] && start.len() == head.len() && !has_bare_cr(head);
-    if is_plain && has_length {
+    if is_plain && has_length && has_coding {
         return None;
     }
     let mut out = status;
-    out.extend_from_slice(b"\r\n");
-    for line in lines.iter().filter(|line| has_length || !is_named(line[0], b"content-length")) {
+    out.extend_from_slice(if is_newer { b"\r\nConnection: close\r\n" } else { b"\r\n" });
+    for line in lines.iter().filter(|line| {
+        (has_length || !is_named(line[0], b"content-length"))
+            && (has_coding || !is_named(line[0], b"transfer-encoding"))
+    }) {
         for part in line {
             out.extend_from_slice(part);
             out.extend_from_slice(b"\r\n");
@@ -240,20 +249,26 @@ fn readable(head: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns a status line in its normal form. The version is that of HTTP/1, the status has three
-/// digits, and the rest may be missing.
+/// Returns a status line in its normal form. The status has three digits, and the rest may be
+/// missing. A version above 1.1 is one of the server's, and what follows is HTTP/1.
 fn status_line(line: &[u8]) -> Option<Vec<u8>> {
-    let (name, rest) = line.split_at_checked(7)?;
-    let (minor, rest) = rest.split_first().filter(|(minor, _)| minor.is_ascii_digit())?;
+    let (name, rest) = line.split_at_checked(5)?;
+    let version_end = rest.iter().position(|byte| matches!(byte, b' ' | b'\t'))?;
+    let (version, rest) = rest.split_at(version_end);
+    let minor = match version {
+        b"1.0" => 0,
+        [b'1', b'.', b'1'..=b'9'] | [b'2' | b'3'] | [b'2' | b'3', b'.', b'0'..=b'9'] => 1,
+        _ => return None,
+    };
     let spaces = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     let (code, reason) = rest[spaces..].split_at_checked(3)?;
     let is_status =
         code.iter().all(u8::is_ascii_digit) && !reason.first().is_some_and(u8::is_ascii_digit);
-    if !name.eq_ignore_ascii_case(b"HTTP/1.") || spaces == 0 || !is_status {
+    if !name.eq_ignore_ascii_case(b"HTTP/") || !is_status {
         return None;
     }
     let is_text = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~' | 0x80..);
-    let mut out = format!("HTTP/1.{} ", if *minor == b'0' { 0 } else { 1 }).into_bytes();
+    let mut out = format!("HTTP/1.{minor} ").into_bytes();
     out.extend_from_slice(code);
     // An empty reason may do without the space before it.
     if reason.iter().all(is_text) && !reason.is_empty() {
@@ -296,15 +311,41 @@ fn is_invalid_length(lines: &[Vec<&[u8]>]) -> bool {
     lengths.peek().is_some() && lengths.all(|line| !has_number(line))
 }
 
+/// Returns whether the head names transfer codings of which none is one, and a length. Then the body
+/// has that length.
+fn is_without_coding(lines: &[Vec<&[u8]>]) -> bool {
+    const CODINGS: [&[u8]; 6] =
+        [b"chunked", b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"];
+    let mut codings =
+        lines.iter().filter(|line| is_named(line[0], b"transfer-encoding")).peekable();
+    let is_coding =
+        |value: &Vec<u8>| CODINGS.iter().any(|coding| value.eq_ignore_ascii_case(coding));
+    let has_length =
+        || lines.iter().any(|line| is_named(line[0], b"content-length") && has_number(line));
+    codings.peek().is_some()
+        && !codings.any(|line| values(line).iter().any(is_coding))
+        && has_length()
+}
+
+/// Returns whether the body has chunks according to this line.
+fn is_chunked(line: &[&[u8]]) -> bool {
+    is_named(line[0], b"transfer-encoding")
+        && values(line).last().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"))
+}
+
 /// Returns whether one of the values of a header is a number.
 fn has_number(line: &[&[u8]]) -> bool {
-    let whole = line.join(&b' ');
-    let value = memchr::memchr(b':', &whole).map_or(&[][..], |colon| &whole[colon + 1..]);
-    value.split(|byte| *byte == b',').any(|value| {
-        let value = value.trim_ascii();
+    values(line).iter().any(|value| {
         let is_digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
         is_digits && std::str::from_utf8(value).is_ok_and(|digits| digits.parse::<u64>().is_ok())
     })
+}
+
+/// Returns the values of a header, which commas separate.
+fn values(line: &[&[u8]]) -> Vec<Vec<u8>> {
+    let whole = line.join(&b' ');
+    let value = memchr::memchr(b':', &whole).map_or(&[][..], |colon| &whole[colon + 1..]);
+    value.split(|byte| *byte == b',').map(|value| value.trim_ascii().to_vec()).collect()
 }
 
 /// Returns whether a carriage return stands without its line feed.
@@ -341,6 +382,10 @@ mod tests {
             "HTTP/1.1 20 OK\r\n\r\n",
             "HTTP/1.1 2000 OK\r\n\r\n",
             "HTTP/9.9 200 OK\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: identity, GZip\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\n",
+            "HTTP/1.0 200 OK\r\nTransfer-Encoding: identity\r\n\r\n",
             "HTTP/1.1200 OK\r\n\r\n",
         ] {
             assert_eq!(readable(head.as_bytes()), None, "{head:?}");
@@ -368,6 +413,24 @@ mod tests {
     }
 
     #[test]
+    fn a_transfer_coding_that_is_none_is_left_out_next_to_a_length() {
+        for value in ["identity", "none", "8bit", "", "binary\r\n , identity"] {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: {value}\r\nContent-Length: 5\r\n\r\n"
+            );
+            assert_eq!(read(&head), "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "{value}");
+        }
+    }
+
+    #[test]
+    fn chunks_of_http_1_0_are_those_of_http_1_1() {
+        assert_eq!(
+            read("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+        );
+    }
+
+    #[test]
     fn a_status_line_is_brought_to_its_normal_form() {
         for (line, expected) in [
             ("HTTP/1.1  200 OK", "HTTP/1.1 200 OK"),
@@ -375,6 +438,9 @@ mod tests {
             ("HTTP/1.0 200OK", "HTTP/1.0 200 OK"),
             ("http/1.1 200 OK", "HTTP/1.1 200 OK"),
             ("HTTP/1.2 200 OK", "HTTP/1.1 200 OK"),
+            ("HTTP/2 200", "HTTP/1.1 200"),
+            ("HTTP/2.0 200 OK", "HTTP/1.1 200 OK"),
+            ("http/3 404 Not Found", "HTTP/1.1 404 Not Found"),
             ("HTTP/1.1 200 \u{1}", "HTTP/1.1 200"),
             ("\r\n\n HTTP/1.1 200 OK", "HTTP/1.1 200 OK"),
             ("HTTP/1.1 200 OK\rA: b", "HTTP/1.1 200 OK\r\nA: b"),
@@ -442,9 +508,10 @@ mod tests {
                     logical_lines(head).iter().filter(|line| is_named(line[0], name)).count()
                 };
                 let (before, after) = (head.as_bytes(), &out[..]);
-                prop_assert_eq!(count(after, b"transfer-encoding"), count(before, b"transfer-encoding"));
-                let lengths = count(after, b"content-length");
-                prop_assert!(lengths == 0 || lengths == count(before, b"content-length"));
+                for name in [&b"transfer-encoding"[..], b"content-length"] {
+                    let left = count(after, name);
+                    prop_assert!(left == 0 || left == count(before, name));
+                }
             }
         }
     }
