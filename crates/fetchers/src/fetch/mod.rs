@@ -69,7 +69,7 @@ impl Default for Limits {
             deadline: Duration::from_secs(30),
             max_body: 256 << 20,
             max_in_memory: 2 << 20,
-            max_headers: 64 << 10,
+            max_headers: 256 << 10,
             max_redirects: 10,
             max_decompression_ratio: 200,
         }

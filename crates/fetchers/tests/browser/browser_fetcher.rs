@@ -564,7 +564,7 @@ async fn limits_end_a_fetch_with_their_own_error() {
         "/grows" => html("<p id=x></p><script>x.textContent = 'x'.repeat(200_000)</script>"),
         "/head" => reply(
             200,
-            &[("content-type", "text/html"), ("x-long", &"x".repeat(70_000))],
+            &[("content-type", "text/html"), ("x-long", &"x".repeat(300_000))],
             "<p>page</p>",
         ),
         "/loop" => reply(302, &[("location", "/loop2")], ""),

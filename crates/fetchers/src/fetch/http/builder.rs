@@ -44,7 +44,7 @@ pub const DEFAULT_USER_AGENT: &str =
 const MAX_HEAD_H2: u32 = 4 << 20;
 
 /// Maximum header lines of a response; more are `too_large`.
-const MAX_HEADER_LINES: usize = 256;
+const MAX_HEADER_LINES: usize = 1024;
 
 /// Maximum idle connections per host.
 pub(super) const IDLE_PER_HOST: usize = 8;

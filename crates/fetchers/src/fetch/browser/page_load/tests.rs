@@ -258,7 +258,7 @@ fn only_the_main_frames_html_is_rendered() {
 fn limits_and_refusals_of_the_proxy_end_a_load_and_the_first_end_counts() {
     for (headers, kind) in [
         (json!([{"name": "content-length", "value": "1001"}]), ErrorKind::TooLarge),
-        (json!([{"name": "x", "value": "y".repeat(70_000)}]), ErrorKind::TooLarge),
+        (json!([{"name": "x", "value": "y".repeat(300_000)}]), ErrorKind::TooLarge),
         (
             json!([{"name": ERROR_HEADER, "value": "refused_address mark"}]),
             ErrorKind::RefusedAddress,
