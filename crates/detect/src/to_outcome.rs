@@ -25,8 +25,8 @@ impl Verdict {
     /// Returns the outcome of the request that brought `page`, from which this verdict was made.
     ///
     /// The order: a refusal that names its reason (a 402, the header `crawler-error`), evidence of
-    /// a block or a waiting room, the status, emptiness. A 304 is an empty page. A 3xx that names
-    /// no address and has something to read is content, and a 206 without all of its page is
+    /// a block or a waiting room, the status, emptiness. A 304 is an empty page. A 3xx that leads
+    /// nowhere and has something to read is content, and a 206 without all of its page is
     /// truncated.
     pub fn outcome(&self, page: &Page<'_>) -> Outcome {
         if self.network_block {
@@ -51,7 +51,7 @@ impl Verdict {
             304 => Outcome::Empty,
             status @ (204 | 205) => Outcome::Http(status),
             206 if is_part(206, page.headers) => Outcome::Truncated,
-            300..=399 if !leads_on(page.headers) && !self.is_thin() => self.readable(),
+            300..=399 if !leads_on(page) && !self.is_thin() => self.readable(),
             200..=299 => self.readable(),
             403 | 429 | 451 => Outcome::Blocked(Block::refusal()),
             status => Outcome::Http(status),
@@ -127,9 +127,13 @@ impl Verdict {
     }
 }
 
-/// Returns whether a redirect names an address. A browser shows the page of one that does not.
-fn leads_on(headers: &[Header]) -> bool {
-    header(headers, "location").is_some_and(|location| !location.trim().is_empty())
+/// Returns whether a redirect leads to another address. A browser shows the page of one that names
+/// none, and of a status that redirects nobody.
+fn leads_on(page: &Page<'_>) -> bool {
+    let is_redirect = matches!(page.status, 301 | 302 | 303 | 307 | 308);
+    let names_address =
+        header(page.headers, "location").is_some_and(|location| !location.trim().is_empty());
+    is_redirect && names_address
 }
 
 /// The code of the header `crawler-error` with which a site declines a crawler by name.
