@@ -56,6 +56,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if result.status.is_some() {
             self.selector.state().proxies.passed(selection.fetcher);
         }
+        if let Outcome::Http(status) = result.outcome
+            && is_limit(status, self.requested_pause(&result, sent.now))
+        {
+            result.outcome = Outcome::RateLimited;
+        }
         if result.outcome == Outcome::Local {
             // A follower may have more luck.
             drop(claims);
@@ -356,4 +361,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let host: Box<str> = self.host().into();
         self.record_host_failure(&host, PauseReason::Limited(self.seen.retry_after), now);
     }
+}
+
+/// Returns whether an error of the client is a limit: it says for how long, or it has the status by
+/// which some services limit. Statuses that say what a page is, or who may have it, stay.
+fn is_limit(status: u16, asked: Option<Duration>) -> bool {
+    let is_of_page = matches!(status, 401 | 402 | 404 | 407 | 408 | 410 | 421 | 425);
+    matches!(status, 420 | 430) || (400..500).contains(&status) && !is_of_page && asked.is_some()
 }

@@ -135,6 +135,31 @@ fn ended(step: Step<Arc<Selector>>) -> VisitOutcome {
     }
 }
 
+/// A host that said 413 or 420, and for how long, was asked again at full speed.
+#[test]
+fn an_error_of_the_client_that_says_for_how_long_is_a_limit() {
+    let end = |status: u16, asked: Option<u64>| {
+        let mut result = FetchResult::from(Outcome::Http(status));
+        result.status = Some(status);
+        result.headers.extend(asked.map(|s| Header::new("retry-after", s.to_string())));
+        let world = World::new();
+        let (_, end) = world.run("/", &[result]);
+        (end.how, world.selector.host_pause("e.org").map(|until| until.since(BEGIN).as_secs()))
+    };
+    let failed = |kind| VisitOutcome::Failed(ErrorType::Known(kind));
+    for status in [400, 409, 413, 418, 420, 429, 430] {
+        let asked = Some(Duration::from_secs(200).as_secs());
+        assert_eq!(end(status, asked), (failed(ErrorKind::RateLimited), asked), "{status}");
+    }
+    for status in [420, 430] {
+        let (how, pause) = end(status, None);
+        assert!(how == failed(ErrorKind::RateLimited) && pause.is_some(), "{status}");
+    }
+    assert_eq!(end(400, None), (failed(ErrorKind::ClientError), None));
+    assert_eq!(end(404, Some(20)), (failed(ErrorKind::NotFound), None));
+    assert_eq!(end(401, Some(20)), (failed(ErrorKind::AuthRequired), None));
+}
+
 #[test]
 fn an_error_weighs_a_quarter_until_the_host_has_delivered() {
     for (error, full) in
