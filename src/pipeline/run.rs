@@ -23,6 +23,7 @@ use crate::selector::Selector;
 use crate::trace::Span;
 use crate::visit::passage::Passage;
 use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait};
+use fetchwise_fetchers::fetch::http::CookieJar;
 use fetchwise_fetchers::fetch::redirect_gate::within;
 use fetchwise_fetchers::fetch::{FetchError, Limits, RedirectGate, Request, Response};
 use fetchwise_fetchers::payment_offers::payment_offers;
@@ -198,7 +199,8 @@ async fn fetch_page<'p>(
         asked_again.map(|earlier| &earlier.validators).filter(|known| !known.is_empty());
     let by = DetectorJudge(&pipeline.detector);
     let judged = Request { judge: Some(&by), ..Request::new(&asked, &limits) };
-    let request = Request { gate: admission, validators, ..judged };
+    let cookies = Some(&brought.cookies);
+    let request = Request { gate: admission, validators, cookies, ..judged };
     let mut local_delay = LocalDelay::default();
     let result = {
         let asking = local_delay.measure(begun_span.around(fetcher.fetch(request)));
@@ -242,6 +244,8 @@ struct Brought {
     delivered: Option<Response>,
     /// The URLs that redirected, in order, since the last such response.
     chain: Vec<Url>,
+    /// The cookies of those.
+    cookies: CookieJar,
     /// Length of the last body, in bytes.
     bytes: u64,
     /// Whether the last response confirmed the page of an earlier crawl.
@@ -255,16 +259,19 @@ impl Brought {
     /// Forgets the redirects that led to a request that failed.
     fn clear_request(&mut self) {
         self.chain.clear();
+        self.cookies = CookieJar::default();
         self.bytes = 0;
     }
 
     /// Adds a response that was judged.
     fn add(&mut self, mut response: Response, is_redirect: bool) {
         if is_redirect {
+            self.cookies.add(&response.headers, &response.final_url);
             self.chain.append(&mut response.chain);
             self.chain.push(response.final_url);
         } else {
             response.chain.splice(0..0, self.chain.drain(..));
+            self.cookies = CookieJar::default();
             self.delivered = Some(response);
         }
     }

@@ -22,6 +22,7 @@ use fetchwise::selector::{
 };
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_testsite::origin::{Charset, Origin, Site};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const HOST: &str = "127.0.0.1";
 
@@ -1116,4 +1117,63 @@ async fn links_of_a_host_that_is_down_at_first_contact_outlast_its_restart() {
     }
     assert_eq!(begun.elapsed(), Duration::from_secs(4 * 2 + 1 + 4 + 16));
     assert_eq!(network.lost.load(Ordering::Relaxed), 4);
+}
+
+/// A page that sets a cookie and leads to itself was a redirect loop, and one whose target wants the
+/// cookie was missing.
+#[tokio::test]
+async fn cookies_go_along_with_redirects_that_pages_write() {
+    let listener = tokio::net::TcpListener::bind((HOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&heads);
+    let server = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                match stream.read_u8().await {
+                    Ok(byte) => head.push(byte),
+                    Err(_) => break,
+                }
+            }
+            let head = String::from_utf8(head).unwrap().to_lowercase();
+            let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            let has_cookie = head.contains("cookie: seen=1");
+            seen.lock().unwrap().push((path.clone(), has_cookie));
+            let page = format!("<h1>Opening hours</h1>{}", "<p>The museum is open.</p>".repeat(40));
+            let refresh = |to: &str| format!("<meta http-equiv=refresh content='0;url={to}'>");
+            let (more, body) = match path.as_str() {
+                _ if has_cookie => ("", page),
+                "/script" => (
+                    "Set-Cookie: seen=1\r\n",
+                    "<script>location.href='/script'</script>".to_owned(),
+                ),
+                "/header" => ("Set-Cookie: seen=1\r\nRefresh: 0;url=/target\r\n", String::new()),
+                "/later" => ("", refresh("/target")),
+                "/target" => ("", "<p>no cookie</p>".to_owned()),
+                path => ("Set-Cookie: seen=1\r\n", refresh(path)),
+            };
+            let status = match path.as_str() {
+                "/redirect" => "302 Found\r\nLocation: /later\r\nSet-Cookie: seen=1; Path=/target",
+                "/target" if !has_cookie => "404 Not Found",
+                _ => "200 OK",
+            };
+            let response = format!(
+                "HTTP/1.1 {status}\r\nContent-Type: text/html\r\n{more}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            let _ = stream.write_all(response.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    });
+    let world = World::new(vec![(HOST, Site::Static)]);
+    for path in ["/itself", "/script", "/header", "/redirect", "/itself"] {
+        heads.lock().unwrap().clear();
+        let report = world.pipeline.fetch(&Link::new(format!("http://{address}{path}"))).await;
+        assert!(report.success && report.requests == 1, "{path}: {report:?}");
+        let heads = heads.lock().unwrap();
+        assert!(!heads[0].1 && heads.last().unwrap().1, "{path}: no link has another's: {heads:?}");
+    }
+    server.abort();
 }

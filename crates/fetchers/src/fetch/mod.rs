@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use url::Url;
 
+use self::http::CookieJar;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::provenance::Provenance;
 use fetchwise_types::response::{Header, Page, is_part};
@@ -96,12 +97,23 @@ pub struct Request<'a> {
     /// Tells a fetcher that renders whether a page has something to read yet. Without it, a page
     /// without visible text has not.
     pub judge: Option<&'a dyn PageJudge>,
+    /// The cookies of the requests before, and those of redirects afterwards, for a caller that
+    /// follows redirects written in pages. Only [`http`] has them.
+    pub cookies: Option<&'a CookieJar>,
 }
 
 impl<'a> Request<'a> {
     /// Returns a request that follows redirects everywhere.
     pub fn new(url: &'a Url, limits: &'a Limits) -> Self {
-        Self { url, limits, gate: None, validators: None, read_at_most: None, judge: None }
+        Self {
+            url,
+            limits,
+            gate: None,
+            validators: None,
+            read_at_most: None,
+            judge: None,
+            cookies: None,
+        }
     }
 }
 

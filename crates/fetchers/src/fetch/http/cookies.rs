@@ -1,8 +1,9 @@
 //! The cookies of one chain of redirects: cookies that its responses set are sent with its later
-//! requests, as in a freshly started browser, and are forgotten with the chain. Many sites set a
+//! requests, as in a freshly started browser, and are forgotten with the chain. A caller that
+//! follows redirects itself, which are written in pages, keeps them between its requests. Many sites set a
 //! session or consent cookie and redirect back to the same URL, where they check for it.
 //!
-//! Invariants: no cookie outlives a fetch or is shared between two; a chain without cookies costs
+//! Invariants: no cookie outlives a link's chain or is shared between two; a chain without cookies costs
 //! nothing. `cookie_store` decides by RFC 6265 which cookie goes where (domain, host-only, path,
 //! `Secure`, expiry), with later additions of browsers: public suffixes, the name prefixes, and
 //! `Secure` only from a secure connection. Loopback counts as secure, as there.
@@ -10,9 +11,12 @@
 //! Must not know: which redirect is followed.
 
 use std::cmp::Reverse;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use cookie_store::{Cookie, CookieDomain, CookieStore, RawCookie};
 use fetchwise_public_suffix::is_public_suffix;
+use fetchwise_types::response::Header;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue};
 use url::{Host, Url};
@@ -28,8 +32,41 @@ const MAX_BYTES: usize = 16 << 10;
 /// Maximum bytes of one cookie, name and value, as in browsers.
 const MAX_COOKIE_BYTES: usize = 4 << 10;
 
+/// The cookies of a chain that several requests follow: see [`Request::cookies`].
+///
+/// [`Request::cookies`]: crate::fetch::Request::cookies
+#[derive(Default)]
+pub struct CookieJar(Mutex<Cookies>);
+
+impl CookieJar {
+    /// Returns the cookies of the chain so far.
+    pub(super) fn get(&self) -> Cookies {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps the cookies of redirects, for the next request of the chain.
+    pub(super) fn keep(&self, cookies: Cookies) {
+        if cookies.jar.is_some() {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cookies;
+        }
+    }
+
+    /// Keeps the cookies of a page at `url` that leads on.
+    pub fn add(&mut self, headers: &[Header], url: &Url) {
+        let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("set-cookie"));
+        let cookies = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        lines.for_each(|line| cookies.keep_line(line.value.as_bytes(), url));
+    }
+}
+
+impl fmt::Debug for CookieJar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CookieJar").finish_non_exhaustive()
+    }
+}
+
 /// The cookies that one chain of redirects has set so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Cookies {
     /// `None` until the first cookie.
     jar: Option<Box<CookieStore>>,
@@ -39,12 +76,12 @@ impl Cookies {
     /// Applies the cookies that a response of `url` sets and deletes. A line is ignored if it is
     /// not a cookie, if `url` may not set it, or if there is no room for it.
     pub(super) fn keep(&mut self, headers: &HeaderMap, url: &Url) {
-        for line in headers.get_all(SET_COOKIE) {
-            if let Some(cookie) =
-                set_cookie::readable(line.as_bytes()).and_then(|line| read(&line, url))
-            {
-                insert(self.jar.get_or_insert_default(), cookie, url);
-            }
+        headers.get_all(SET_COOKIE).iter().for_each(|line| self.keep_line(line.as_bytes(), url));
+    }
+
+    fn keep_line(&mut self, line: &[u8], url: &Url) {
+        if let Some(cookie) = set_cookie::readable(line).and_then(|line| read(&line, url)) {
+            insert(self.jar.get_or_insert_default(), cookie, url);
         }
     }
 

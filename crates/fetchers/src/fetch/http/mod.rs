@@ -65,7 +65,7 @@ pub use builder::{BuildError, DEFAULT_NAME, DEFAULT_USER_AGENT, HttpFetcherBuild
 use builder::{HttpClient, IDLE_PER_HOST, Versions};
 pub(crate) use connector::Connector;
 use connector::PeerAddress;
-use cookies::Cookies;
+pub use cookies::CookieJar;
 use failure::Failure;
 use http1_hosts::Http1Hosts;
 use redirect::{RedirectChain, is_redirect};
@@ -289,7 +289,7 @@ impl HttpFetcher {
     ) -> Result<CompletedFetch, Failure> {
         let limits = request.limits;
         let mut chain = RedirectChain::new(request.url.clone(), limits.max_redirects);
-        let mut cookies = Cookies::default();
+        let mut cookies = request.cookies.map(CookieJar::get).unwrap_or_default();
         let mut exchange = Vec::new();
         loop {
             *response_head = None;
@@ -336,6 +336,9 @@ impl HttpFetcher {
                     "the server switched protocols without a request",
                 ));
             }
+            if let Some(jar) = request.cookies {
+                jar.keep(cookies);
+            }
             let collector = BodyCollector::new(limits).in_dir(self.temp_dir.clone());
             let decoded =
                 decode::read(body, headers, (limits, request.read_at_most), collector).await?;
@@ -353,7 +356,7 @@ impl HttpFetcher {
         &self,
         url: &Url,
         same_origin: bool,
-        (cookies, validators): (&Cookies, Option<&Validators>),
+        (cookies, validators): (&cookies::Cookies, Option<&Validators>),
         way: &mut Way,
     ) -> Result<(http::Response<Incoming>, Option<InFlight>, Option<Vec<Header>>), Failure> {
         let uri = uri_of(url)?;
