@@ -1,7 +1,7 @@
 //! Outages: a host that is down fails at any rate, and its ceiling stays.
 //!
-//! Invariants: a host that has said that it has a limit is not down. One that fails again soon, or
-//! after as many requests as before, has a limit.
+//! Invariants: a host that has said that it has a limit is not down, unless it says so to the first
+//! requests. One that fails again soon, or after as many requests as before, has a limit.
 //!
 //! Must not know: how long a hold lasts.
 
@@ -12,6 +12,9 @@ use crate::signals::response::Cause;
 
 /// Time for which the host has served at this rate before, in seconds: few limits count over more.
 const STEADY_S: f64 = 300.0;
+/// Number of requests up to which a first refusal says nothing of a limit, even if it says for how
+/// long: the host is being maintained, or warms up.
+const FIRST: f64 = 4.0;
 /// Remaining share of the rate: a host that comes back has much to do.
 const RESUMED: f64 = 0.5;
 
@@ -20,6 +23,9 @@ impl RateGate<'_> {
     /// before, or has served at this rate for minutes. `last_hit_at` is the time of the limit hit
     /// before, in seconds since the epoch.
     pub(crate) fn is_outage(&self, hit: &LimitHit, last_hit_at: u32) -> bool {
+        if last_hit_at == 0 && hit.retry_after.is_some() && hit.cause != Cause::Block {
+            return hit.counts[WINDOWS - 1].get() <= FIRST;
+        }
         let may_be = is_ambiguous(hit) && hit.cause != Cause::SomeBlocks;
         if !may_be || self.is_near_a_limit(&hit.counts) {
             return false;

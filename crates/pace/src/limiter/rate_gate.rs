@@ -27,6 +27,9 @@ const AT_CEILING: f64 = 0.97;
 /// least latency that counts, in seconds.
 const SILENT: f64 = 10.0;
 const QUICK_S: f64 = 0.02;
+/// Gap from which on a configured one is the time between two requests, rather than a rate, in
+/// milliseconds.
+const LONG_GAP_MS: f64 = 1000.0;
 /// Requests up to which a host is hardly known: later, its slowest pages are part of what it is.
 const HARDLY_KNOWN: f64 = 200.0;
 
@@ -182,16 +185,19 @@ impl RateGate<'_> {
         }
     }
 
-    /// Books a request that the gate admitted. `even` is a number from 0.9 to 1.1. Returns whether
-    /// the caller had more requests than went out: this one came as soon as it could.
+    /// Books a request that the gate admitted. `even` is a number from 0.9 to 1.1. A gap that the
+    /// host or the user has set is never shorter. Returns whether the caller had more requests than
+    /// went out: this one came as soon as it could.
     pub(crate) fn book(&mut self, cost: u16, is_trial: bool, even: f64) -> bool {
-        let gap_ms = self.gap_ms(cost) * even;
+        let gap_ms = self.gap_ms(cost);
+        let is_set = self.min_gap_s().is_some() || self.rules.is_fixed && gap_ms >= LONG_GAP_MS;
+        let gap_ms = gap_ms * if is_set { 0.5 * (even + 1.1) } else { even };
         let idle = self.now.saturating_sub(self.active.next) as f64;
         let is_paced = idle <= 2.0 * gap_ms;
         // A late caller catches up at most a fifth of a gap: saved requests would go out as a
         // burst. After a hold nobody is late.
-        let late_ms =
-            if is_trial && self.ceiling().1 == Some(0) { 0 } else { (gap_ms / 5.0) as i64 };
+        let catches_up = !is_set && !(is_trial && self.ceiling().1 == Some(0));
+        let late_ms = if catches_up { (gap_ms / 5.0) as i64 } else { 0 };
         let from = self.active.next.max(self.now.saturating_sub(late_ms));
         self.active.next = from.saturating_add(gap_ms.round() as i64);
         self.touch();

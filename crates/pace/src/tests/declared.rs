@@ -29,6 +29,31 @@ fn a_crawl_delay_is_a_minimum_gap_unless_the_settings_say_otherwise() {
     assert!(gaps(ignore, 10).1 < 4);
 }
 
+/// Gaps varied by a tenth both ways, and a late request was caught up with. A server that enforces
+/// its delay refused those that came too soon.
+#[test]
+fn no_gap_is_shorter_than_a_delay_that_the_host_or_the_user_has_set() {
+    let fixed = PaceSettings { mode: PaceMode::Fixed, max_rate: 0.5, ..PaceSettings::default() };
+    for (settings, delay) in [(PaceSettings::default(), Some(2)), (fixed, None)] {
+        let mut crawl = Crawl::new(settings);
+        if let Some(delay) = delay {
+            let delay = Duration::from_secs(delay);
+            let _ = crawl.pace.set_min_interval(Scope::host("a.org"), delay, crawl.at());
+        }
+        crawl.good("a.org", 1);
+        let mut sent = crawl.now - 100;
+        for request in 0..50 {
+            let permit = crawl.permit("a.org");
+            let gap = crawl.now - sent;
+            assert!((2_000..=2_600).contains(&gap) || request == 0, "{gap}");
+            sent = crawl.now;
+            // Every third request keeps the next one waiting.
+            crawl.now += if request % 3 == 0 { 2_500 } else { 100 };
+            let _ = crawl.respond(permit, Response::new(Signal::Content, FETCHER));
+        }
+    }
+}
+
 #[test]
 fn a_shortened_crawl_delay_is_reported_once_and_persisted_as_declared() {
     let mut crawl = Crawl::new(PaceSettings::default());

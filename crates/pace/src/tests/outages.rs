@@ -59,3 +59,40 @@ fn a_quota_that_answers_503_is_no_outage() {
         assert!(refused[1] <= 12, "{most} in {span_s} s: {refused:?} refused");
     }
 }
+
+/// One 503 with `Retry-After`, as servers send that warm up, made a ceiling of one page in three
+/// minutes.
+#[test]
+fn a_first_refusal_that_says_for_how_long_is_no_limit() {
+    for signal in [Signal::Unavailable, Signal::Limited] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        let permit = crawl.permit("a.org");
+        let asked = Some(Duration::from_secs(30));
+        let response = Response { retry_after: asked, ..Response::new(signal, FETCHER) };
+        let _ = crawl.respond(permit, response);
+        let (good, _) = crawl_with(&mut crawl, 90, |_| Signal::Content);
+        let explanation = crawl.explain("a.org");
+        assert!(good > 200 && explanation.ceiling.is_none(), "{signal:?}: {good}, {explanation}");
+    }
+}
+
+/// A limit that says for how long counts from its second refusal on.
+#[test]
+fn a_limit_that_says_for_how_long_costs_one_refusal_more() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let (mut begin, mut count, mut refused) = (crawl.now, 0, 0);
+    for _ in 0..300 {
+        let permit = crawl.permit("a.org");
+        if crawl.now >= begin + 60_000 {
+            (begin, count) = (crawl.now, 0);
+        }
+        count += 1;
+        let is_refused = count > 3;
+        refused += u32::from(is_refused);
+        let left_s = (begin + 60_000 - crawl.now).unsigned_abs().div_ceil(1000);
+        let signal = if is_refused { Signal::Limited } else { Signal::Content };
+        let retry_after = is_refused.then(|| Duration::from_secs(left_s));
+        let _ = crawl.respond(permit, Response { retry_after, ..Response::new(signal, FETCHER) });
+    }
+    assert!(refused <= 12, "{refused} of 300 refused");
+}
