@@ -35,6 +35,11 @@ pub fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
         return None;
     }
     if !line.starts_with('{') {
+        // A URL would lose them, and become another one.
+        if let Some(found) = line.chars().find(|char| char.is_control()) {
+            let message = format!("{found:?} inside: expected one URL a line, or a JSON object");
+            return Some(Err(message));
+        }
         return Some(Ok(Link { url: line.to_owned(), ..base.clone() }));
     }
     let expected = r#"{"url", "id", "learning", "prefer", "tags"}"#;
@@ -103,6 +108,9 @@ mod tests {
             link(" http://e.org/ ", &base).unwrap().unwrap(),
             Link { url: "http://e.org/".to_owned(), ..base.clone() }
         );
+        for columns in ["http://e.org/\tBread shop", "http://e.org/a\rhttp://e.org/b"] {
+            assert!(link(columns, &base).unwrap().is_err(), "{columns:?}");
+        }
         let line = r#"{"url":"http://e.org/","id":"7","learning":false,"prefer":"g","tags":{"video_platform":"vimeo"}}"#;
         let read = link(line, &base).unwrap().unwrap();
         let want = Link {
