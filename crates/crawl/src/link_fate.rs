@@ -79,10 +79,11 @@ impl LinkFate {
         now: Timestamp,
     ) -> Self {
         let Some(until) = until.filter(|_| refused < MAX_TRIES) else { return Self::Ends };
-        if limits.is_stopping {
-            return if limits.is_queue { Self::StaysQueued } else { Self::Ends };
-        }
         match why {
+            _ if limits.is_stopping && limits.is_queue => Self::StaysQueued,
+            // As the links that have not begun: the next run fetches it.
+            NotFetched::Paced if limits.is_stopping => Self::GoesBack(until),
+            _ if limits.is_stopping => Self::Ends,
             NotFetched::Paced if until.since(now) <= limits.max_wait => Self::GoesBack(until),
             NotFetched::Refused if until.since(now) <= limits.max_wait => Self::Refused(until),
             // It is over by now.
@@ -153,6 +154,9 @@ mod tests {
         for (is_queue, fate) in [(false, LinkFate::Ends), (true, LinkFate::StaysQueued)] {
             let limits = WaitLimits { is_stopping: true, ..limits(is_queue, NO_WAIT) };
             for why in [NotFetched::Paced, NotFetched::Refused, NotFetched::Paused] {
+                // It has not begun, so the next run fetches it.
+                let is_untouched = why == NotFetched::Paced && !is_queue;
+                let fate = if is_untouched { LinkFate::GoesBack(after(2)) } else { fate };
                 assert_eq!(LinkFate::of(why, 1, Some(after(2)), &limits, NOW), fate, "{why:?}");
             }
             let given_up =
