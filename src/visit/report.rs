@@ -10,7 +10,7 @@ use url::Url;
 use super::classify::{Circumstances, Classified, Meaning, classify, error_of};
 use super::pace::PaceEffect;
 use super::record::SentRequest;
-use super::step::{Fetch, FetchClaims};
+use super::step::{Fetch, FetchClaims, VisitOutcome, WaitScope};
 use super::{NextStep, Visit, redirect_target};
 use crate::backoff::retry_after;
 use crate::metrics::recorder::ProbeEnd;
@@ -238,6 +238,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             match self.passage.remaining_hold(self.host(), sent.now) {
                 Some(hold) => self.seen.retry_after = self.seen.retry_after.max(Some(hold)),
                 None => self.pause_limited_host(sent.now),
+            }
+            if kind == Some(ErrorKind::ServerError)
+                && let Some(until) = self.selector.host_pause(self.host())
+            {
+                // A server that is being maintained, and says for how long, says nothing of the
+                // page.
+                let _ = self.end(VisitOutcome::Paused { until, whom: WaitScope::Host }, sent.now);
+                return;
             }
         }
         // The end is kept for the next call of `next`.

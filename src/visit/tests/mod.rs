@@ -354,7 +354,7 @@ fn a_host_that_says_not_now_is_paused_from_its_first_response_on() {
                 .with_status(503)
                 .with_retry_after(Duration::from_secs(50)),
             50,
-            "server_error",
+            "paused",
         ),
         (
             FetchResult::from(Outcome::Blocked(Block::challenge()))
@@ -371,7 +371,11 @@ fn a_host_that_says_not_now_is_paused_from_its_first_response_on() {
             ["direct_access"],
             "no other fetcher is tried, and no retry made: {answer:?}"
         );
-        assert!(matches!(&end.how, VisitOutcome::Failed(of) if of.name() == error), "{end:?}");
+        let name = match &end.how {
+            VisitOutcome::Failed(error) => error.name(),
+            other => other.name(),
+        };
+        assert_eq!(name, error, "{end:?}");
         let until = BEGIN.saturating_add(Duration::from_secs(asked_s));
         assert_eq!(
             world.sink.hosts.lock().unwrap().as_slice(),
