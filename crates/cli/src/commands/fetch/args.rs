@@ -189,6 +189,11 @@ pub(crate) struct PaceArgs {
 }
 
 impl PaceArgs {
+    /// Returns the time between two requests, if the command line says it.
+    pub(crate) fn gap(&self) -> Option<Duration> {
+        self.delay.or(self.rate.map(|rate| Duration::from_secs_f64(1.0 / rate)))
+    }
+
     /// Returns the pace of the config with the changes of the command line.
     pub(crate) fn over(&self, base: PaceSettings) -> PaceSettings {
         let given = self.rate.or(self.delay.map(|delay| 1.0 / delay.as_secs_f64()));

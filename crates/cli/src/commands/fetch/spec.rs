@@ -14,6 +14,9 @@ use fetchwise::robots::RobotsUse;
 use fetchwise::time::Clock;
 use fetchwise_crawl::{Bodies, CrawlSpec, LinkSource, Output, PauseWait};
 
+/// Share of a gap for which a link waits at least: gaps vary by a tenth.
+const MORE_THAN_A_GAP: f64 = 1.5;
+
 /// Returns the crawl. At most `concurrency` links are at work.
 pub(super) fn spec(
     args: &FetchArgs,
@@ -22,6 +25,8 @@ pub(super) fn spec(
     prints_page: bool,
 ) -> CrawlSpec {
     let max_wait = settings.config.pace.max_wait.unwrap_or(fetchwise_crawl::MAX_WAIT);
+    // No link ends because of the gap that its user has asked for.
+    let max_wait = max_wait.max(args.pace.gap().unwrap_or_default().mul_f64(MORE_THAN_A_GAP));
     let robots = args.robots.or(settings.config.robots.mode);
     let named = Link {
         prefer: args.prefer.clone(),
