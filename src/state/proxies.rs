@@ -134,7 +134,7 @@ mod tests {
         assert!((900..920).contains(&waited), "{waited}");
         assert_eq!(proxies.waited_for(after(110)), Some(after(100)));
         assert_eq!(proxies.waited_for(after(1000)), None);
-        // Whoever begins later does not wait as long again.
+        // A link that begins later does not wait as long again.
         assert_eq!(waits(&proxies, 1200), 21);
         proxies.passed(PROXY);
         assert_eq!(proxies.waited_for(after(110)), None);
