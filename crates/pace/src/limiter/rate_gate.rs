@@ -196,8 +196,8 @@ impl RateGate<'_> {
         let is_paced = idle <= 2.0 * gap_ms;
         // A late caller catches up at most a fifth of a gap: saved requests would go out as a
         // burst. After a hold nobody is late.
-        let catches_up = !is_set && !(is_trial && self.ceiling().1 == Some(0));
-        let late_ms = if catches_up { (gap_ms / 5.0) as i64 } else { 0 };
+        let is_exact = is_set || is_trial && self.ceiling().1 == Some(0);
+        let late_ms = if is_exact { 0 } else { (gap_ms / 5.0) as i64 };
         let from = self.active.next.max(self.now.saturating_sub(late_ms));
         self.active.next = from.saturating_add(gap_ms.round() as i64);
         self.touch();
