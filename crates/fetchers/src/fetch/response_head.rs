@@ -172,7 +172,7 @@ impl ReceivedHeads {
             let Some(len) = end_of_head(head, scanned.saturating_sub(self.begin)) else {
                 return self.bytes.len() > MAX_HEAD;
             };
-            let readable = readable(&head[..len]);
+            let readable = readable(&head[..len], &head[len..]);
             let is_interim =
                 readable.as_deref().unwrap_or(&head[..len]).get(9..12).is_some_and(is_interim);
             let end = self.begin + readable.as_ref().map_or(len, Vec::len);
@@ -217,16 +217,17 @@ fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 /// Returns a head as the parser reads it. `None` if it needs no change, or is none that browsers
-/// read either.
-fn readable(head: &[u8]) -> Option<Vec<u8>> {
+/// read either. `body` is what has come after it.
+fn readable(head: &[u8], body: &[u8]) -> Option<Vec<u8>> {
     let start = &head[slop(head)..];
     let line_end = memchr::memchr2(b'\r', b'\n', start)?;
     let mut status = status_line(&start[..line_end])?;
     let lines = logical_lines(&start[line_end..]);
     let has_length = !is_invalid_length(&lines);
-    let has_coding = !is_without_coding(&lines);
-    // HTTP/1.0 has no transfer codings, and a server that uses one means it.
-    let is_newer = status.starts_with(b"HTTP/1.0") && lines.iter().any(|line| is_chunked(line));
+    // HTTP/1.0 has no transfer codings. Some servers use one, and some only say so.
+    let is_old = status.starts_with(b"HTTP/1.0") && lines.iter().any(|line| is_chunked(line));
+    let is_newer = is_old && may_be_chunk(body);
+    let has_coding = !is_without_coding(&lines) && is_old == is_newer;
     if is_newer {
         status[7] = b'1';
     }
@@ -333,6 +334,15 @@ fn is_chunked(line: &[&[u8]]) -> bool {
         && values(line).last().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"))
 }
 
+/// Returns whether a body may begin with the size of a chunk.
+fn may_be_chunk(body: &[u8]) -> bool {
+    let digits = body.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    match body.get(digits) {
+        None => digits == body.len(),
+        Some(next) => digits > 0 && matches!(next, b'\r' | b'\n' | b';' | b' ' | b'\t'),
+    }
+}
+
 /// Returns whether one of the values of a header is a number.
 fn has_number(line: &[&[u8]]) -> bool {
     values(line).iter().any(|value| {
@@ -362,7 +372,7 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     fn read(head: &str) -> String {
-        let bytes = readable(head.as_bytes()).unwrap_or_else(|| head.as_bytes().to_vec());
+        let bytes = readable(head.as_bytes(), b"").unwrap_or_else(|| head.as_bytes().to_vec());
         String::from_utf8(bytes).unwrap()
     }
 
@@ -388,7 +398,7 @@ mod tests {
             "HTTP/1.0 200 OK\r\nTransfer-Encoding: identity\r\n\r\n",
             "HTTP/1.1200 OK\r\n\r\n",
         ] {
-            assert_eq!(readable(head.as_bytes()), None, "{head:?}");
+            assert_eq!(readable(head.as_bytes(), b""), None, "{head:?}");
         }
     }
 
@@ -428,6 +438,13 @@ mod tests {
             read("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
             "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
         );
+        let head = b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for (body, is_chunk) in
+            [("1a4\r\n<p>", true), ("1A;x", true), ("1a", true), ("<p>", false), ("abcd<p>", false)]
+        {
+            let out = readable(head, body.as_bytes()).unwrap();
+            assert_eq!(out.starts_with(b"HTTP/1.1"), is_chunk, "{body}");
+        }
     }
 
     #[test]
@@ -501,9 +518,9 @@ mod tests {
         ) {
             let head = format!("{status}{end}{}\r\n\r\n", lines.join(&end));
             prop_assume!(end_of_head(head.as_bytes(), 0) == Some(head.len()));
-            if let Some(out) = readable(head.as_bytes()) {
+            if let Some(out) = readable(head.as_bytes(), b"") {
                 prop_assert_eq!(end_of_head(&out, 0), Some(out.len()));
-                prop_assert_eq!(readable(&out), None);
+                prop_assert_eq!(readable(&out, b""), None);
                 let count = |head: &[u8], name: &[u8]| {
                     logical_lines(head).iter().filter(|line| is_named(line[0], name)).count()
                 };
