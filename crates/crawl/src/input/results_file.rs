@@ -49,11 +49,15 @@ pub(crate) fn read(path: &Path, which: &[LeftLinks]) -> Result<Vec<LinkToRetry>,
         let invalid =
             |reason: String| CrawlError::NotAResult { path: path.to_owned(), line: number, reason };
         let text = line.text.map_err(|error| invalid(error.to_string()))?;
+        let is_unended = line.bytes == text.len() as u64;
         if text.trim().is_empty() {
             continue;
         }
-        let result: ResultLine =
-            serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+        let result: ResultLine = match serde_json::from_str(&text) {
+            // A run that was killed, or a full disk, has cut off the last one.
+            Err(error) if error.is_eof() && is_unended => break,
+            read => read.map_err(|error| invalid(error.to_string()))?,
+        };
         // An invalid line of the input has no URL.
         let Some(url) = result.url else { continue };
         let end = LinkEnd::from_result(
@@ -93,6 +97,7 @@ mod tests {
             result("http://e.org/a", 1, "paused") + &result("http://e.org/b", 2, "timeout");
         text += &(result("http://e.org/c", 3, "not_found") + &result("http://e.org/d", 4, ""));
         text += &(result("http://e.org/a", 1, "") + "\n");
+        text += r#"{"url":"http://e.org/torn","li"#;
         std::fs::write(&path, text).unwrap();
         let urls = |which: &[LeftLinks]| {
             read(&path, which)
