@@ -36,7 +36,7 @@ pub fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
     }
     if !line.starts_with('{') {
         // A URL would lose them, and become another one.
-        if let Some(found) = line.chars().find(|char| char.is_control()) {
+        if let Some(found) = line.chars().find(|char| matches!(char, '\t' | '\r')) {
             let message = format!("{found:?} inside: expected one URL a line, or a JSON object");
             return Some(Err(message));
         }
