@@ -66,6 +66,12 @@ impl Proxies {
         }
     }
 
+    /// Returns whether a request by `fetcher` has reached a site.
+    pub(crate) fn has_passed(&self, fetcher: FetcherId) -> bool {
+        let proxy = self.of_fetcher.get(fetcher.index());
+        proxy.is_some_and(|proxy| proxy.has_passed.load(Ordering::Relaxed))
+    }
+
     /// Records that the source of `fetcher` failed for a link. Returns how long the link waits until
     /// its next request; `None` if it has waited long enough.
     pub(crate) fn failed(

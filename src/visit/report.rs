@@ -213,9 +213,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         claims.settle(self.host());
         if kind == Some(ErrorKind::ProxyError)
-            && let Some(wait) = self.wait_for_proxy(sent)
+            && let Some(wait) = self.wait_for_proxy(sent, site_error.as_ref())
         {
-            self.last.error = Some(error);
+            self.last.error = site_error.or(Some(error));
             self.next = NextStep::DecideAfter(sent.now.saturating_add(wait));
             return;
         }
@@ -265,17 +265,26 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Returns how long the visit waits for the proxy, or the service, that has just failed; `None`
-    /// if it has another fetcher, or has waited long enough.
-    fn wait_for_proxy(&mut self, sent: &SentRequest<'_>) -> Option<Duration> {
+    /// if it has another fetcher, or has waited long enough. If the site has refused another
+    /// fetcher, only a service that has passed something before is waited for.
+    fn wait_for_proxy(
+        &mut self,
+        sent: &SentRequest<'_>,
+        site_error: Option<&ErrorType>,
+    ) -> Option<Duration> {
         let (selector, failed) = (self.selector.clone(), sent.selection.fetcher);
         let has_other = selector
             .candidates()
             .any(|(fetcher, _)| fetcher != failed && !self.tried.excluded.contains(fetcher));
         let is_retried = selector.visit_settings().max_retries > 0;
-        if has_other || !is_retried || sent.by.class == Class::Archive {
+        let proxies = &selector.state().proxies;
+        let of_site = site_error.and_then(ErrorType::kind);
+        let is_refused = of_site.is_some_and(|kind| !kind.is_of_intermediary());
+        let is_missing = is_refused && !proxies.has_passed(failed);
+        if has_other || !is_retried || is_missing || sent.by.class == Class::Archive {
             return None;
         }
-        selector.state().proxies.failed(failed, &mut self.tried.proxy_faults, sent.now)
+        proxies.failed(failed, &mut self.tried.proxy_faults, sent.now)
     }
 
     /// Returns whether the crawler's network, which put a page in place of this one, does so for
