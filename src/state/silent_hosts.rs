@@ -72,16 +72,18 @@ impl SilentHosts {
 
     /// Records an answer of `host`.
     pub(crate) fn answered(&self, host: &str) {
-        if self.len.load(Ordering::Acquire) > 0 && self.hosts.remove(host).is_some() {
+        if !self.is_empty() && self.hosts.remove(host).is_some() {
             self.len.store(self.hosts.len(), Ordering::Release);
         }
     }
 
+    /// Returns whether no host is silent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Acquire) == 0
+    }
+
     /// Returns the silence of `host`, if it counts as gone.
     pub(crate) fn gone(&self, host: &str, now: Timestamp) -> Option<SilentHost> {
-        if self.len.load(Ordering::Acquire) == 0 {
-            return None;
-        }
         let silent = *self.hosts.get(host)?;
         let is_long = silent.requests >= REQUESTS && silent.last.since(silent.since) >= SILENCE;
         (is_long && now.since(silent.last) < GONE_FOR).then_some(silent)
@@ -119,7 +121,7 @@ mod tests {
         assert!(hosts.gone("a.org", after(350)).is_some());
         hosts.answered("a.org");
         assert_eq!(hosts.gone("a.org", after(350)), None);
-        assert_eq!(hosts.len.load(Ordering::Acquire), 0);
+        assert!(hosts.is_empty());
     }
 
     #[test]

@@ -471,7 +471,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         {
             return Step::Wait(Wait { until, reason: WaitReason::Doubt, listener: None });
         }
-        self.leave_silent_host(now);
+        if !self.selector.state().silent_hosts.is_empty() {
+            self.leave_silent_host(now);
+        }
         match std::mem::replace(&mut self.next, NextStep::Decide) {
             NextStep::Decide => self.decide(now),
             // Another visit may have paused the host since then. Make no more requests, unless its
