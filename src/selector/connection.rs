@@ -21,8 +21,8 @@ impl Selector {
     /// resolve. Until one answers again, such failures count against nobody, and one request goes
     /// out every five seconds. After an hour they count as before.
     ///
-    /// A proxy that passes nothing any more loses the connection, too, for visits without another
-    /// fetcher and for a quarter of an hour.
+    /// The connection also counts as lost, for up to a quarter of an hour, while visits wait for a
+    /// proxy that passes nothing any more.
     pub fn connection_lost_since(&self) -> Option<Timestamp> {
         let now = self.now();
         self.state.uplink.lost_since(now).or_else(|| self.state.proxies.waited_for(now))

@@ -30,6 +30,7 @@ const HOSTS_BEFORE_SCAN: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct SilentHosts {
     hosts: DashMap<Box<str>, SilentHost>,
+    /// Their number. No reader locks a map for it.
     len: AtomicUsize,
     sweep: SweepTrigger,
 }
@@ -56,24 +57,29 @@ impl SilentHosts {
     /// Records a request of `host` without an answer.
     pub(crate) fn add(&self, host: &str, now: Timestamp) {
         if self.sweep.is_due(self.hosts.len()) {
-            self.hosts.retain(|_, silent| now.since(silent.last) < GONE_FOR);
+            self.hosts.retain(|_, silent| {
+                let is_kept = now.since(silent.last) < GONE_FOR;
+                self.len.fetch_sub(usize::from(!is_kept), Ordering::AcqRel);
+                is_kept
+            });
             self.sweep.done(self.hosts.len());
         }
         let first = SilentHost { since: now, requests: 0, last: now };
-        let mut silent = self.hosts.entry(host.into()).or_insert(first);
+        let mut silent = self.hosts.entry(host.into()).or_insert_with(|| {
+            self.len.fetch_add(1, Ordering::AcqRel);
+            first
+        });
         if now.since(silent.last) >= GONE_FOR {
             *silent = first;
         }
         silent.requests = silent.requests.saturating_add(1);
         silent.last = silent.last.max(now);
-        drop(silent);
-        self.len.store(self.hosts.len(), Ordering::Release);
     }
 
     /// Records an answer of `host`.
     pub(crate) fn answered(&self, host: &str) {
         if !self.is_empty() && self.hosts.remove(host).is_some() {
-            self.len.store(self.hosts.len(), Ordering::Release);
+            self.len.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
@@ -131,5 +137,6 @@ mod tests {
             hosts.add(&format!("h{n}.org"), after(n));
         }
         assert!(hosts.hosts.len() <= 3 * HOSTS_BEFORE_SCAN, "{}", hosts.hosts.len());
+        assert_eq!(hosts.len.load(Ordering::Acquire), hosts.hosts.len());
     }
 }

@@ -51,7 +51,7 @@ fn links_of_a_host_that_nobody_has_heard_of_end_soon() {
     }
     let took = world.clock.now().since(BEGIN);
     assert!(took < Duration::from_secs(60) && requests < 20, "{requests} requests in {took:?}");
-    // It is asked again later, and for every link once it answers.
+    // Later it is asked again, and each link gets its page once it answers.
     world.pass(Duration::from_secs(300));
     for link in 0..9 {
         let (asked, end) = run(&world, &format!("/again/{link}"), page);
