@@ -21,7 +21,7 @@ use super::{CrawlDelayCut, GRACE, Pipeline, Report};
 use crate::backoff::retry_after;
 use crate::selector::Selector;
 use crate::state::host_pauses::PauseReason;
-use crate::state::proxies::ProxyFaults;
+use crate::state::proxies::{ProxyFaults, WAITS};
 use crate::state::uplink::{Sign, Silence};
 use crate::visit::pace_permit::PacePermit;
 use crate::visit::passage::Passage;
@@ -40,10 +40,6 @@ use fetchwise_types::time::Timestamp;
 
 /// The wait before a request is made again that this machine is to blame for.
 const LOCAL_FAULT_WAIT: Duration = Duration::from_millis(250);
-/// The waits before a request is made again whose connection failed. They outlast the restart of a
-/// server, and a short outage of the name servers.
-const LOST_CONNECTION_WAITS: [Duration; 3] =
-    [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(16)];
 
 /// The response with a file, or the failure of its request.
 pub(super) type FileResult = Result<Response, FetchError>;
@@ -109,7 +105,7 @@ impl<'l, 'p> FileRequests<'l, 'p> {
     ) -> Result<FileResult, Refusal> {
         let selector = &self.pipeline.selector;
         let is_retried = selector.visit_settings().max_retries > 0;
-        let mut waits = LOST_CONNECTION_WAITS.into_iter().filter(|_| is_retried);
+        let mut waits = WAITS.into_iter().filter(|_| is_retried);
         let mut is_second = false;
         let fetcher = self.fetcher(robots);
         let mut proxy_faults = ProxyFaults::default();

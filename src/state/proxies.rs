@@ -16,8 +16,9 @@ use std::time::Duration;
 use fetchwise_types::registry::{FetcherId, MAX_CANDIDATES};
 use fetchwise_types::time::Timestamp;
 
-/// The waits of a link before its request is made again. They outlast a restart.
-const WAITS: [Duration; 3] =
+/// The waits of a link before its request is made again. They outlast the restart of a proxy or a
+/// server, and a short outage of the name servers.
+pub(crate) const WAITS: [Duration; 3] =
     [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(16)];
 /// Time for which links wait for a source that has passed others and passes nothing any more.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
